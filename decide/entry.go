@@ -1,0 +1,233 @@
+package decide
+
+import (
+	"net/netip"
+
+	"github.com/steadycast/steadycast"
+)
+
+// Time is ledger time in milliseconds since genesis: durations only, never a
+// date. It is carried in each entry and only grows.
+type Time int64
+
+// RulesLevel is the version of the guards' meaning that this code implements.
+// The replicated level, not the binary, selects the code.
+const RulesLevel = 1
+
+// Entry is one line of the ledger's log. Exactly one body field is set, and
+// Kind names it. Everything a replica needs is in the entry.
+type Entry struct {
+	Kind   Kind   `json:"kind"`
+	Schema int    `json:"schema"`
+	Rules  int    `json:"rules"`
+	Epoch  uint64 `json:"epoch"`
+	// LT is the ledger time the proposer gives; the machine takes the greater of its own and this.
+	LT Time `json:"lt"`
+	// Proposer is the node that proposes; Actor who wants it (a person, or "auto").
+	Proposer string `json:"proposer,omitempty"`
+	Actor    string `json:"actor,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+
+	Table    *Table               `json:"table,omitempty"`
+	Verdicts []steadycast.Verdict `json:"verdicts,omitempty"`
+	Decide   *Decide              `json:"decide,omitempty"`
+	Give     *GiveUpEntry         `json:"give,omitempty"`
+	Units    []steadycast.Unit    `json:"units,omitempty"`
+	Return   *ReturnProof         `json:"return,omitempty"`
+	Order    *steadycast.Order    `json:"order,omitempty"`
+	Scope    *Scope               `json:"scope,omitempty"`
+}
+
+// Kind is the kind of an entry. An unknown kind stops the replica; it is never skipped.
+type Kind string
+
+// The kinds of entry.
+const (
+	KindGenesis    Kind = "genesis"     // the first entry: Table
+	KindTick       Kind = "tick"        // time passes
+	KindTable      Kind = "table"       // a new policy: Table
+	KindVerdict    Kind = "verdict"     // transitions of services at sites: Verdicts
+	KindDecide     Kind = "decide"      // a batch of requests with what the proposer saw: Decide
+	KindVoid       Kind = "void"        // a permit that can never be used any more: Give
+	KindIn         Kind = "in"          // a return is proven: Return
+	KindLost       Kind = "lost"        // units that stopped announcing against their will: Units
+	KindFound      Kind = "found"       // and that announce again: Units
+	KindOrder      Kind = "order"       // a person's wish: Order, with Decide.Seen for the guards
+	KindOrderClear Kind = "order_clear" // its end: Scope
+	KindFreeze     Kind = "freeze"      // automation stops: Scope
+	KindThaw       Kind = "thaw"        // and goes on: Scope
+	KindUnlock     Kind = "unlock"      // a person clears a lock: Scope
+	KindResume     Kind = "resume"      // a person ends `return: hold` for a unit: Scope
+)
+
+// Scope names what an entry is about; an empty field means every one.
+type Scope struct {
+	Site   string       `json:"site,omitempty"`
+	Prefix netip.Prefix `json:"prefix,omitzero"`
+}
+
+// Covers reports whether u is within the scope.
+func (s Scope) Covers(u steadycast.Unit) bool {
+	return (s.Site == "" || s.Site == u.Site) && (!s.Prefix.IsValid() || s.Prefix == u.Prefix)
+}
+
+// Decide is a batch of requests, and what the proposer saw when it proposed:
+// the inputs a replica cannot know travel in the entry, so that replay is
+// exact and the record shows what was believed.
+type Decide struct {
+	// Requests are applied in a canonical order whatever order they stand in.
+	Requests []steadycast.Request `json:"requests,omitempty"`
+	Seen     []Seen               `json:"seen,omitempty"`
+	// Loads per site in the unit of Place.Capacity, and the age of each in seconds.
+	Loads []Load `json:"loads,omitempty"`
+}
+
+// Seen is who announces one prefix, and who of them is healthy, by fresh evidence.
+type Seen struct {
+	Prefix     netip.Prefix `json:"prefix"`
+	Announcing []string     `json:"announcing"` // sites in order of name
+	Healthy    []string     `json:"healthy"`    // the healthy ones of them
+}
+
+// Load is one site's load.
+type Load struct {
+	Site       string `json:"site"`
+	Load       int64  `json:"load"`
+	AgeSeconds int64  `json:"age_s"`
+}
+
+// GiveUpEntry is a site's own statement that its requests up to ID are dead and
+// that it announces Units.
+type GiveUpEntry struct {
+	ID    steadycast.RequestID `json:"id"`
+	Units []steadycast.Unit    `json:"units"`
+}
+
+// ReturnProof says that fresh evidence carries the return's id.
+type ReturnProof struct {
+	Unit steadycast.Unit      `json:"unit"`
+	ID   steadycast.RequestID `json:"id"`
+}
+
+// Reply is what applying an entry gives back.
+type Reply struct {
+	Fence steadycast.Fence `json:"fence"`
+	LT    Time             `json:"lt"`
+	// Answers to the requests of a Decide, in canonical order.
+	Answers []Answer `json:"answers,omitempty"`
+	// Refused is set when an order (or a thaw, an unlock, …) was refused whole.
+	Refused *steadycast.GuardAnswer `json:"refused,omitempty"`
+	// Rulings per unit of an order.
+	Rulings []Ruling `json:"rulings,omitempty"`
+	// Events are the transitions the entry caused.
+	Events []steadycast.Event `json:"events,omitempty"`
+	// Invalid says why the content was a no-op; the machine is unchanged but for Fence and LT.
+	Invalid string `json:"invalid,omitempty"`
+}
+
+// Answer is the ledger's answer to one request: a ruling for each of its prefixes.
+type Answer struct {
+	ID      steadycast.RequestID `json:"id"`
+	Site    string               `json:"site"`
+	Rulings []Ruling             `json:"rulings"`
+	// Stale: an older or already answered request with nothing left to say.
+	Stale bool `json:"stale,omitempty"`
+}
+
+// Ruling is what the guards said of one unit.
+type Ruling struct {
+	Unit steadycast.Unit `json:"unit"`
+	// Permit is set unless refused; its action may be Deprefer where Withdraw was
+	// asked and only floor or budget refused.
+	Permit *steadycast.Permit `json:"permit,omitempty"`
+	// Guards are all answers in order; the first that does not pass is the refusal.
+	Guards []steadycast.GuardAnswer `json:"guards"`
+}
+
+// Refusal returns the guard that refused first.
+func (r Ruling) Refusal() (steadycast.GuardAnswer, bool) {
+	for _, g := range r.Guards {
+		if !g.Pass {
+			return g, true
+		}
+	}
+	return steadycast.GuardAnswer{}, false
+}
+
+// View is the committed state, for sites, people and DNS: an immutable copy.
+type View struct {
+	Fence steadycast.Fence `json:"fence"`
+	LT    Time             `json:"lt"`
+	Table Table            `json:"table"`
+	// Units in order of site, then prefix.
+	Units []UnitView `json:"units"`
+	// Verdicts in order of site, then service.
+	Verdicts []steadycast.Verdict `json:"verdicts"`
+	Orders   []StandingOrder      `json:"orders,omitempty"`
+	Freezes  []StandingFreeze     `json:"freezes,omitempty"`
+	// Prefixes in order, with the numbers of their guards.
+	Prefixes []PrefixView `json:"prefixes"`
+}
+
+// UnitView is one unit as committed.
+type UnitView struct {
+	Unit  steadycast.Unit  `json:"unit"`
+	Phase steadycast.Phase `json:"phase"`
+	// Ever is false until the unit was In for the first time.
+	Ever bool `json:"ever"`
+	// Lost: In, but no longer announcing against its will.
+	Lost bool `json:"lost,omitempty"`
+	// Permit is the latest permit; Return is the id a return must prove.
+	Permit steadycast.Permit    `json:"permit"`
+	Return steadycast.RequestID `json:"return,omitzero"`
+	// Depreferred is set while a deprefer permit stands; Guard is what refused the withdrawal.
+	Depreferred bool   `json:"depreferred,omitempty"`
+	Guard       string `json:"guard,omitempty"`
+	Locked      bool   `json:"locked,omitempty"`
+	// OnHold: healthy, but returns wait for a person.
+	OnHold bool `json:"on_hold,omitempty"`
+	// Order is the kind of order that stands over the unit, if any.
+	Order steadycast.OrderKind `json:"order,omitempty"`
+	// Frozen gives the cause, when automation is frozen for the unit.
+	Frozen string `json:"frozen,omitempty"`
+	// Changed is when the phase last changed; CooldownLeft and the budget are at View.LT.
+	Changed        Time  `json:"changed"`
+	CooldownLeftMS int64 `json:"cooldown_left_ms,omitempty"`
+	BudgetUsed     int   `json:"budget_used"`
+	BudgetLimit    int   `json:"budget_limit"`
+	Cycles         int   `json:"cycles,omitempty"`
+}
+
+// StandingOrder is an order with its place in the log and its end.
+type StandingOrder struct {
+	Order steadycast.Order `json:"order"`
+	Fence steadycast.Fence `json:"fence"`
+	// Until is the ledger time at which it ends; 0 means not by itself.
+	Until Time `json:"until,omitempty"`
+	// LeftMS is what is left of it at View.LT.
+	LeftMS int64 `json:"left_ms,omitempty"`
+}
+
+// StandingFreeze is a freeze with its cause: a person's, or the breaker's.
+type StandingFreeze struct {
+	Scope  Scope  `json:"scope"`
+	Actor  string `json:"actor"`
+	Reason string `json:"reason"`
+	// Breaker freezes clear by themselves.
+	Breaker bool `json:"breaker,omitempty"`
+	Since   Time `json:"since"`
+}
+
+// PrefixView is one prefix over all sites.
+type PrefixView struct {
+	Prefix       netip.Prefix `json:"prefix"`
+	Sites        int          `json:"sites"`
+	Floor        int          `json:"floor"`
+	HealthyFloor int          `json:"healthy_floor"`
+	// FleetUsed of FleetLimit automatic withdrawals in the window.
+	FleetUsed  int `json:"fleet_used"`
+	FleetLimit int `json:"fleet_limit"`
+	// Troubled of BreakerLimit sites in trouble within the window.
+	Troubled     int `json:"troubled"`
+	BreakerLimit int `json:"breaker_limit"`
+}

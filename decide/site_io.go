@@ -1,0 +1,83 @@
+package decide
+
+import (
+	"time"
+
+	"github.com/steadycast/steadycast"
+)
+
+// Now is the node's monotonic time since its agent started. Machines take it
+// as an argument and never read a clock.
+type Now = time.Duration
+
+// Input is one thing that happened to a site. The closed set is in this file.
+type Input interface{ input() }
+
+// Tick says that time has passed; see [Site.Wake].
+type Tick struct{}
+
+// Observed is one round of a service's probes, here or elsewhere.
+type Observed struct {
+	Observation steadycast.Observation
+	// From is the time from which the observation's age counts: for a local one
+	// the start of its round, for a remote one when the nonce it echoes was issued.
+	From Now
+}
+
+// Answered is the ledger's answer to one request.
+type Answered struct{ Answer Answer }
+
+// Committed is what the ledger holds, whenever that changes.
+type Committed struct{ View View }
+
+// Proved is what the speaker really did, whenever that changes.
+type Proved struct{ Actual steadycast.Actual }
+
+// SpeakerLost says that the speaker cannot be reached; it ends with the next Proved.
+type SpeakerLost struct{ Reason string }
+
+// LedgerLost says that the ledger cannot be reached; it ends with the next Committed.
+type LedgerLost struct{ Reason string }
+
+func (Tick) input()        {}
+func (Observed) input()    {}
+func (Answered) input()    {}
+func (Committed) input()   {}
+func (Proved) input()      {}
+func (SpeakerLost) input() {}
+func (LedgerLost) input()  {}
+
+// Effect is one thing the shell must do, in the order given.
+type Effect interface{ effect() }
+
+// Report sends changed verdicts to the ledger.
+type Report struct{ Verdicts []steadycast.Verdict }
+
+// Ask sends a request to the ledger. The same ID may be sent again: it is idempotent.
+type Ask struct{ Request steadycast.Request }
+
+// GiveUp tells the ledger that every request up to ID is dead and the site is
+// still announcing these units (Void in the protocol, rule P3).
+type GiveUp struct {
+	ID    steadycast.RequestID
+	Units []steadycast.Unit
+}
+
+// Announce gives the speaker the whole wanted state.
+type Announce struct{ Set steadycast.RouteSet }
+
+// Pace sets how fast a service is probed.
+type Pace struct {
+	Service string
+	Fast    bool
+}
+
+// Note is a transition for people: log, events, metrics.
+type Note struct{ Event steadycast.Event }
+
+func (Report) effect()   {}
+func (Ask) effect()      {}
+func (GiveUp) effect()   {}
+func (Announce) effect() {}
+func (Pace) effect()     {}
+func (Note) effect()     {}

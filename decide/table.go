@@ -1,0 +1,106 @@
+package decide
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/steadycast/steadycast"
+)
+
+// Table is the fleet's policy, as both machines need it. It is immutable once
+// given to a machine. Lists keep the order of the file.
+type Table struct {
+	// Revision grows with every change.
+	Revision uint64    `yaml:"revision" json:"revision"`
+	Sites    []Place   `yaml:"sites" json:"sites"`
+	Services []Service `yaml:"services" json:"services"`
+	// Prefixes that need more than the defaults.
+	Prefixes []Prefix `yaml:"prefixes" json:"prefixes,omitempty"`
+	Guards   Guards   `yaml:"guards" json:"guards"`
+	// DrainWait is how long a draining route carries GSHUT before it is withdrawn; default 3s.
+	DrainWait time.Duration `yaml:"drain_wait" json:"drain_wait_ns"`
+}
+
+// Place is one site as the table knows it.
+type Place struct {
+	Name string `yaml:"name" json:"name"`
+	// Region and Upstreams serve diversity; Group is the independence group, default the site itself.
+	Region    string   `yaml:"region" json:"region,omitempty"`
+	Upstreams []string `yaml:"upstreams" json:"upstreams,omitempty"`
+	Group     string   `yaml:"group" json:"group,omitempty"`
+	// Witness sites probe and may vote; they announce nothing.
+	Witness bool `yaml:"witness" json:"witness,omitempty"`
+	// Capacity in the unit of the loads; 0 means the capacity guard is skipped.
+	Capacity int64 `yaml:"capacity" json:"capacity,omitempty"`
+}
+
+// Service is what is being kept reachable, as the core needs it.
+type Service struct {
+	Name     string         `yaml:"name" json:"name"`
+	Prefixes []netip.Prefix `yaml:"prefixes" json:"prefixes"`
+	// Sites that serve it; default all that are not witnesses.
+	Sites  []string `yaml:"sites" json:"sites,omitempty"`
+	Health Health   `yaml:"health" json:"health"`
+	// Mode is auto (default), approve (a grant waits for a person) or observe (only says what it would do).
+	Mode string `yaml:"mode" json:"mode,omitempty"`
+	// Return is auto (default) or hold: healthy, on hold until a person resumes.
+	Return string `yaml:"return" json:"return,omitempty"`
+}
+
+// Health says when a service's state changes. Counts are rounds of probes.
+type Health struct {
+	// Interval between rounds, and FastInterval once suspect; default 1s and 200ms.
+	Interval     time.Duration `yaml:"interval" json:"interval_ns"`
+	FastInterval time.Duration `yaml:"fast_interval" json:"fast_interval_ns"`
+	// Fall is the failing rounds in a row before Unhealthy; default 3.
+	// FallCertain is the same for certain local failures; default min(2, Fall).
+	Fall        int `yaml:"fall" json:"fall"`
+	FallCertain int `yaml:"fall_certain" json:"fall_certain"`
+	// Rise is the passing rounds in a row before Healthy; default 20.
+	Rise int `yaml:"rise" json:"rise"`
+	// HoldUp is the least time since the last bad round before Healthy; default 5m.
+	HoldUp time.Duration `yaml:"hold_up" json:"hold_up_ns"`
+	// DownFor is the least time of failing before Unhealthy; default 1s. nil means the default.
+	DownFor *time.Duration `yaml:"down_for" json:"down_for_ns"`
+	// ResumeRounds that must pass after a restart before a unit whose phase is In announces again; default 3.
+	ResumeRounds int `yaml:"resume_rounds" json:"resume_rounds"`
+	// WarmStart: a restart shorter ago than this skips jitter and the first depreferred minute; default 60s.
+	WarmStart time.Duration `yaml:"warm_start" json:"warm_start_ns"`
+}
+
+// Prefix is what a prefix needs beyond the defaults.
+type Prefix struct {
+	Prefix netip.Prefix `yaml:"prefix" json:"prefix"`
+	// Needs says how services that share it combine: all (default: one failing
+	// service takes it out) or any (it stays while one is well).
+	Needs            string                      `yaml:"needs" json:"needs,omitempty"`
+	Communities      []steadycast.Community      `yaml:"communities" json:"communities,omitempty"`
+	LargeCommunities []steadycast.LargeCommunity `yaml:"large_communities" json:"large_communities,omitempty"`
+	MED              *uint32                     `yaml:"med" json:"med,omitempty"`
+	// Floor: announcing sites that automation never goes below. nil means
+	// max(2, half of the sites); 1 for two sites; 0 for a site alone.
+	Floor *int `yaml:"floor" json:"floor,omitempty"`
+	// HealthyFloor: healthy announcing sites; nil means 1, 0 for a site alone.
+	HealthyFloor *int `yaml:"healthy_floor" json:"healthy_floor,omitempty"`
+}
+
+// Guards are the numbers of the guards, with their defaults.
+type Guards struct {
+	Cooldown time.Duration `yaml:"cooldown" json:"cooldown_ns"` // 5m between changes of one unit
+	// Budget of automatic withdrawals per site and prefix.
+	SiteBudget      int           `yaml:"site_budget" json:"site_budget"`                     // 2 …
+	SiteWindow      time.Duration `yaml:"site_window" json:"site_window_ns"`                  // … in 1h
+	SiteLongBudget  int           `yaml:"site_long_budget" json:"site_long_budget"`           // 4 …
+	SiteLongWindow  time.Duration `yaml:"site_long_window" json:"site_long_window_ns"`        // … in 6h
+	FleetBudget     int           `yaml:"fleet_budget" json:"fleet_budget"`                   // max(1, sites/10) …
+	FleetWindow     time.Duration `yaml:"fleet_window" json:"fleet_window_ns"`                // … in 10m
+	LockCycles      int           `yaml:"lock_cycles" json:"lock_cycles"`                     // 3 …
+	LockWindow      time.Duration `yaml:"lock_window" json:"lock_window_ns"`                  // … in 6h
+	BreakerSites    int           `yaml:"breaker_sites" json:"breaker_sites"`                 // more than max(2, …
+	BreakerPercent  int           `yaml:"breaker_percent" json:"breaker_percent"`             // … 20 %) in trouble …
+	BreakerWindow   time.Duration `yaml:"breaker_window" json:"breaker_window_ns"`            // … within 30s freezes the prefix
+	BreakerClear    time.Duration `yaml:"breaker_clear" json:"breaker_clear_ns"`              // cleared after 5m …
+	BreakerClearPct int           `yaml:"breaker_clear_percent" json:"breaker_clear_percent"` // … below 10 %
+	PermitTTL       time.Duration `yaml:"permit_ttl" json:"permit_ttl_ns"`                    // 5s, the right to act
+	CapacityRed     int           `yaml:"capacity_red_percent" json:"capacity_red_percent"`   // 80
+}

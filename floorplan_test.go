@@ -1,0 +1,107 @@
+package steadycast_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/steadycast/steadycast"
+
+// floorplan says what each package may import of ours, and why. It is a
+// statement of policy: a new package is added here in the same commit, with its
+// reason. "." is the root package; "all" is everything in the plan.
+var floorplan = map[string]string{
+	"":       "",  // values only; everything speaks in them
+	"decide": ".", // judges; pure, so it may see nothing that acts
+	"probe":  ".", // sees
+	"bgp":    ".", // announces; the four verbs never import one another
+
+	"internal/config":  ". decide probe bgp",    // settings types belong to their users
+	"internal/ledger":  ". decide",              // keeps a decide.Fleet and feeds it
+	"internal/role":    ".",                     // what every process shares
+	"internal/speaker": ". bgp internal/role",   // the speaker's process and its client; no decide, no ledger
+	"internal/api":     ". decide",              // wire types, server, client
+	"internal/metrics": ". decide internal/api", // the only file that names metrics
+	"internal/agent":   ". decide probe bgp internal/config internal/ledger internal/role internal/speaker internal/api internal/metrics",
+
+	"cmd/steadycast": "all", // assembles, nothing more
+}
+
+// doors says which packages alone may import a big dependency, so that it can
+// be replaced in one place and no foreign type spreads.
+var doors = map[string][]string{
+	"github.com/osrg/gobgp":               {"bgp"},
+	"github.com/vishvananda/netlink":      {"bgp"},
+	"github.com/miekg/dns":                {"probe"},
+	"github.com/spf13/viper":              {"internal/config"},
+	"go.yaml.in/yaml":                     {"internal/config", "lab"},
+	"github.com/prometheus/client_golang": {"internal/metrics"},
+	"github.com/expr-lang/expr":           {"probe"},
+	"github.com/coreos/go-systemd":        {"internal/role"},
+	"github.com/spf13/cobra":              {"cmd/steadycast"},
+	"google.golang.org/grpc":              {"probe"},
+}
+
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func list(t *testing.T, args ...string) []listed {
+	t.Helper()
+	out, err := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports"}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var ps []listed
+	d := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p listed
+		switch err := d.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return ps
+		case err != nil:
+			t.Fatal(err)
+		}
+		ps = append(ps, p)
+	}
+}
+
+func TestFloorPlan(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range list(t, "./...") {
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		allowed, ok := floorplan[name]
+		if !ok {
+			t.Errorf("%s is not on the floor plan: add it, with what it may import and why", name)
+		}
+		seen[name] = true
+		for _, imp := range p.Imports {
+			if own, found := strings.CutPrefix(imp, module); found {
+				if own = strings.TrimPrefix(own, "/"); own == "" {
+					own = "."
+				}
+				if allowed != "all" && !slices.Contains(strings.Fields(allowed), own) {
+					t.Errorf("%s may not import %s", name, own)
+				}
+			} else if name == "" && strings.Contains(imp, ".") {
+				t.Errorf("the root package imports %s: it uses the standard library only", imp)
+			}
+			for mod, who := range doors {
+				if strings.HasPrefix(imp, mod) && !slices.Contains(who, name) {
+					t.Errorf("%s may not import %s: its only door is %v", name, imp, who)
+				}
+			}
+		}
+	}
+	for name := range floorplan {
+		if !seen[name] {
+			t.Errorf("the floor plan names %q, which does not exist", name)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package steadycast
+
+import (
+	"net/netip"
+	"time"
+)
+
+// OrderKind is what a person wants of a site.
+type OrderKind uint8
+
+const (
+	// OrderNone is the zero value.
+	OrderNone OrderKind = iota
+	// OrderWithdraw forces the route out.
+	OrderWithdraw
+	// OrderDrain is maintenance: GSHUT first, then out.
+	OrderDrain
+	// OrderAnnounce pins the route in, whatever the checks say.
+	OrderAnnounce
+)
+
+func (k OrderKind) String() string {
+	switch k {
+	case OrderWithdraw:
+		return "withdraw"
+	case OrderDrain:
+		return "drain"
+	case OrderAnnounce:
+		return "announce"
+	default:
+		return "none"
+	}
+}
+
+// MarshalText writes the word of String.
+func (k OrderKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads one of none, withdraw, drain, announce.
+func (k *OrderKind) UnmarshalText(b []byte) error {
+	return parseWord(b, k, "order", OrderNone, OrderWithdraw, OrderDrain, OrderAnnounce)
+}
+
+// Order is an operator's wish for one site, always with who and why. It stands
+// beside the real state and never hides it.
+type Order struct {
+	Kind OrderKind `json:"kind"`
+	Site string    `json:"site"`
+	// Prefixes it is about; empty means every prefix of the site.
+	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
+	Actor    string         `json:"actor"`
+	Reason   string         `json:"reason"`
+	// For is how long it stands, in ledger time from its entry; 0 until cleared.
+	For time.Duration `json:"for_ns,omitempty"`
+	// Force passes floor and capacity; recorded with the order.
+	Force bool `json:"force,omitempty"`
+}
+
+// Covers reports whether the order is about p.
+func (o Order) Covers(p netip.Prefix) bool {
+	if len(o.Prefixes) == 0 {
+		return true
+	}
+	for _, q := range o.Prefixes {
+		if q == p {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,37 @@
+//go:build deps
+
+package steadycast
+
+import (
+	_ "github.com/coreos/go-systemd/v22/daemon"
+	_ "github.com/expr-lang/expr/ast"
+	_ "github.com/expr-lang/expr/parser"
+	_ "github.com/go-viper/mapstructure/v2"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/miekg/dns"
+	_ "github.com/osrg/gobgp/v3/api"
+	_ "github.com/osrg/gobgp/v3/pkg/log"
+	_ "github.com/osrg/gobgp/v3/pkg/packet/bgp"
+	_ "github.com/osrg/gobgp/v3/pkg/server"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/prometheus/client_golang/prometheus/testutil"
+	_ "github.com/rogpeppe/go-internal/testscript"
+	_ "github.com/santhosh-tekuri/jsonschema/v6"
+	_ "github.com/spf13/cobra"
+	_ "github.com/spf13/pflag"
+	_ "github.com/spf13/viper"
+	_ "github.com/vishvananda/netlink"
+	_ "go.uber.org/goleak"
+	_ "go.yaml.in/yaml/v3"
+	_ "golang.org/x/net/icmp"
+	_ "golang.org/x/sync/semaphore"
+	_ "golang.org/x/sys/unix"
+	_ "golang.org/x/term"
+	_ "golang.org/x/time/rate"
+	_ "google.golang.org/grpc"
+	_ "google.golang.org/grpc/health"
+	_ "google.golang.org/grpc/health/grpc_health_v1"
+	_ "google.golang.org/protobuf/types/known/anypb"
+	_ "pgregory.net/rapid"
+)

@@ -1,0 +1,55 @@
+# steadycast: `make help` says what each target does.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+GO ?= go
+FUZZTIME ?= 10s
+T ?= .
+S ?= .
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# The daemons and tools that the tests drive, by their Debian 12 names.
+PACKAGES := frr bird2 openbgpd exabgp nftables iproute2 tcpdump tshark prometheus systemd procps curl
+
+.PHONY: help setup build check test race fuzz lab bench
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install the Debian packages that the tests need (as root), and fetch the Go modules
+	@if [ "$$(id -u)" != 0 ]; then echo "make setup installs Debian packages: run it as root" >&2; exit 1; fi
+	@missing=$$(for p in $(PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then \
+	  printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d.steadycast && chmod +x /usr/sbin/policy-rc.d.steadycast; \
+	  [ -e /usr/sbin/policy-rc.d ] || { ln -s policy-rc.d.steadycast /usr/sbin/policy-rc.d; ours=1; }; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$missing; rc=$$?; \
+	  [ -z "$$ours" ] || rm -f /usr/sbin/policy-rc.d; rm -f /usr/sbin/policy-rc.d.steadycast; exit $$rc; \
+	else echo "setup: every Debian package is here: $(PACKAGES)"; fi
+	$(GO) mod download
+
+build: ## build the one static binary, ./steadycast
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o steadycast ./cmd/steadycast
+
+check: ## gofmt, go vet, staticcheck, and that go.mod is tidy
+	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) mod tidy -diff
+
+test: check ## check, then every test this machine allows; says what it left out (CI=true: a missing piece fails)
+	$(GO) test -count=1 -timeout 15m -json ./... | $(GO) run ./internal/tools/testsum
+
+race: ## every test under the race detector
+	$(GO) test -count=1 -race -timeout 25m -json ./... | $(GO) run ./internal/tools/testsum
+
+fuzz: ## every fuzz target for FUZZTIME (10s) each
+	@set -e; for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' .); do \
+	  for n in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' $$f); do \
+	    echo "== $$n in $$(dirname $$f)"; $(GO) test -run '^$$' -fuzz "^$$n$$" -fuzztime $(FUZZTIME) ./$$(dirname $$f); done; done
+
+lab: ## scenarios on real routers in network namespaces (root); T=single-frr S=scenario choose
+	LAB_T='$(T)' LAB_S='$(S)' $(GO) test -count=1 -v -timeout 20m ./lab/...
+
+bench: ## the figures: ratios against peers in one run
+	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -1,5 +1,6 @@
 # steadycast: `make help` says what each target does.
 SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 GO ?= go
 FUZZTIME ?= 10s

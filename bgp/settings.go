@@ -90,17 +90,3 @@ type Deprefer struct {
 	Communities      []steadycast.Community      `yaml:"communities"`
 	LargeCommunities []steadycast.LargeCommunity `yaml:"large_communities"`
 }
-
-// VIPSettings is the `vip:` section of node.yaml.
-type VIPSettings struct {
-	// Manage is add (put addresses on the interface and remove what was added),
-	// require (someone else does; absence is a hard fault) or off. Default add.
-	Manage string `yaml:"manage"`
-	// Interface the addresses live on; default lo.
-	Interface string `yaml:"interface"`
-	// OnRemoved says what an external removal means: fault (default; the service
-	// is judged down) or repair (put it back, say so).
-	OnRemoved string `yaml:"on_removed"`
-	// DryRun says what would be done to addresses and does nothing.
-	DryRun bool `yaml:"dry_run"`
-}

@@ -1,0 +1,201 @@
+package api
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// Status answers GET /v1/status: the verdict, the guards, and one row per unit.
+type Status struct {
+	Node    string    `json:"node"`
+	Fleet   string    `json:"fleet"`
+	Mode    string    `json:"mode"`
+	Version string    `json:"version"`
+	At      time.Time `json:"at"`
+	Started time.Time `json:"started"`
+
+	Summary    Summary                 `json:"summary"`
+	Prefixes   []decide.PrefixView     `json:"prefixes"`
+	Tallies    []Tally                 `json:"tallies"`
+	Rows       []Row                   `json:"rows"`
+	Orders     []decide.StandingOrder  `json:"orders"`
+	Freezes    []decide.StandingFreeze `json:"freezes"`
+	Alarms     []Alarm                 `json:"alarms"`
+	LedgerLost string                  `json:"ledger_lost,omitempty"`
+	Config     Config                  `json:"config"`
+}
+
+// Status derives the answer from the snapshot.
+func (s *Snapshot) Status() *Status {
+	rows := s.Rows()
+	tallies := Tallies(&s.View, rows)
+	return &Status{
+		Node: s.Node, Fleet: s.Fleet, Mode: s.Mode, Version: s.Version, At: s.At, Started: s.Started,
+		Summary:  s.Summarize(rows, tallies),
+		Prefixes: s.View.Prefixes, Tallies: tallies, Rows: rows,
+		Orders: s.View.Orders, Freezes: s.View.Freezes, Alarms: s.Alarms,
+		LedgerLost: s.LedgerLost, Config: s.Config,
+	}
+}
+
+// SiteRow is one line of GET /v1/sites.
+type SiteRow struct {
+	Site    string `json:"site"`
+	Witness bool   `json:"witness,omitempty"`
+	// Announcing units of all, healthy services of all, sessions up of all.
+	Announcing int    `json:"announcing"`
+	Units      int    `json:"units"`
+	Healthy    int    `json:"healthy"`
+	Services   int    `json:"services"`
+	PeersUp    int    `json:"peers_up"`
+	Peers      int    `json:"peers"`
+	Speaker    string `json:"speaker"` // up, lost, unknown
+	// Heard is when it was last heard; zero if never.
+	Heard time.Time `json:"heard,omitzero"`
+	Order string    `json:"order,omitempty"`
+}
+
+// SiteRows derives one row per site of the table, in its order.
+func (s *Snapshot) SiteRows() []SiteRow {
+	rows := s.Rows()
+	var out []SiteRow
+	for _, name := range s.siteNames() {
+		r := SiteRow{Site: name, Speaker: "unknown"}
+		for _, p := range s.View.Table.Sites {
+			r.Witness = r.Witness || p.Name == name && p.Witness
+		}
+		for _, row := range rows {
+			if row.Unit.Site == name {
+				r.Units++
+				if row.State.Announces() {
+					r.Announcing++
+				}
+			}
+		}
+		for i := range s.View.Orders {
+			if o := &s.View.Orders[i]; o.Order.Site == name {
+				r.Order = OrderText(o)
+			}
+		}
+		if site, ok := s.Site(name); ok {
+			r.Heard = site.Heard
+			r.Services = len(site.Services)
+			for _, svc := range site.Services {
+				if svc.Verdict.State == steadycast.Healthy {
+					r.Healthy++
+				}
+			}
+			r.Peers = len(site.Actual.Peers)
+			for _, p := range site.Actual.Peers {
+				if p.Up() {
+					r.PeersUp++
+				}
+			}
+			r.Speaker = "up"
+			if site.SpeakerLost != "" {
+				r.Speaker = "lost"
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// siteNames are the sites of the table, then others that are heard.
+func (s *Snapshot) siteNames() []string {
+	var names []string
+	for _, p := range s.View.Table.Sites {
+		names = append(names, p.Name)
+	}
+	for i := range s.Sites {
+		if !slices.Contains(names, s.Sites[i].Name) {
+			names = append(names, s.Sites[i].Name)
+		}
+	}
+	return names
+}
+
+// Units answers GET /v1/units: the real state of some units, and the ledger
+// position their site acts on. A waiter polls it.
+type Units struct {
+	At    time.Time        `json:"at"`
+	Fence steadycast.Fence `json:"fence"`
+	Units []Unit           `json:"units"`
+}
+
+// PeerRow is one line of GET /v1/peers.
+type PeerRow struct {
+	Site string          `json:"site"`
+	Peer steadycast.Peer `json:"peer"`
+	// Stuck: routes that were sent and not acknowledged.
+	Unacknowledged int `json:"unacknowledged"`
+}
+
+// RouteRow is one line of GET /v1/routes: what left on the wire.
+type RouteRow struct {
+	Site string          `json:"site"`
+	Sent steadycast.Sent `json:"sent"`
+}
+
+// CheckRow is one line of GET /v1/checks.
+type CheckRow struct {
+	Site  string `json:"site"`
+	Check Check  `json:"check"`
+}
+
+// Peers derives one row per session, of one site or of all.
+func (s *Snapshot) Peers(site string) []PeerRow {
+	out := []PeerRow{}
+	for _, st := range s.some(site) {
+		late := map[string]int{}
+		for _, x := range st.Actual.Sent {
+			if x.Acked.IsZero() {
+				late[x.Peer]++
+			}
+		}
+		for _, p := range st.Actual.Peers {
+			out = append(out, PeerRow{Site: st.Name, Peer: p, Unacknowledged: late[p.Name]})
+		}
+	}
+	return out
+}
+
+// Routes derives what left on the wire; advertised leaves withdrawals out.
+func (s *Snapshot) Routes(site, peer string, prefix netip.Prefix, advertised bool) []RouteRow {
+	out := []RouteRow{}
+	for _, st := range s.some(site) {
+		for _, x := range st.Actual.Sent {
+			if (peer == "" || x.Peer == peer) && (!prefix.IsValid() || x.Prefix == prefix) && (!advertised || x.Announced) {
+				out = append(out, RouteRow{Site: st.Name, Sent: x})
+			}
+		}
+	}
+	return out
+}
+
+// CheckRows derives one row per check, of one site or of all.
+func (s *Snapshot) CheckRows(site, service string) []CheckRow {
+	out := []CheckRow{}
+	for _, st := range s.some(site) {
+		for _, c := range st.Checks {
+			if service == "" || c.Service == service {
+				out = append(out, CheckRow{Site: st.Name, Check: c})
+			}
+		}
+	}
+	return out
+}
+
+func (s *Snapshot) some(site string) []Site {
+	if site == "" {
+		return s.Sites
+	}
+	if st, ok := s.Site(site); ok {
+		return []Site{*st}
+	}
+	return nil
+}

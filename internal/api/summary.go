@@ -1,0 +1,262 @@
+package api
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/steadycast/steadycast/decide"
+)
+
+// Level is how things stand, in one word.
+type Level string
+
+// The levels, from best to worst.
+const (
+	LevelOK       Level = "ok"       // as wanted, or as a person ordered
+	LevelDegraded Level = "degraded" // something is not as it should be
+	LevelCritical Level = "critical" // a prefix is under its floor, or nobody announces it
+)
+
+// Summary is the verdict on everything in one sentence, and what to do next.
+type Summary struct {
+	Level Level `json:"level"`
+	// Sentence: "3 of 5 sites announce 192.0.2.0/24"; Mark: "held by a guard".
+	Sentence string `json:"sentence"`
+	Mark     string `json:"mark"`
+	// Next is one command, accepted as it stands.
+	Next string `json:"next"`
+}
+
+// Tally counts the units of one prefix.
+type Tally struct {
+	Prefix netip.Prefix `json:"prefix"`
+	Sites  int          `json:"sites"`
+	// Announcing is what is proven; Unknown are sites not heard.
+	Announcing int `json:"announcing"`
+	Unknown    int `json:"unknown"`
+	// Starting have never announced; Ordered are gone by a person's order.
+	Starting int `json:"starting"`
+	Ordered  int `json:"ordered"`
+	Floor    int `json:"floor"`
+}
+
+// Tallies counts rows per prefix, in order of the view.
+func Tallies(v *decide.View, rows []Row) []Tally {
+	at := map[netip.Prefix]int{}
+	out := make([]Tally, len(v.Prefixes))
+	for i, p := range v.Prefixes {
+		out[i] = Tally{Prefix: p.Prefix, Floor: p.Floor}
+		at[p.Prefix] = i
+	}
+	for _, r := range rows {
+		i, ok := at[r.Unit.Prefix]
+		if !ok {
+			i = len(out)
+			at[r.Unit.Prefix] = i
+			out = append(out, Tally{Prefix: r.Unit.Prefix})
+		}
+		t := &out[i]
+		t.Sites++
+		switch {
+		case r.State.Announces():
+			t.Announcing++
+		case r.State == NotHeard:
+			t.Unknown++
+		case r.State == Starting, r.State == Announcing:
+			t.Starting++
+		case r.Order != nil:
+			t.Ordered++
+		}
+	}
+	return out
+}
+
+// Summarize judges the whole snapshot, given its rows and tallies.
+func (s *Snapshot) Summarize(rows []Row, tallies []Tally) Summary {
+	sum := Summary{Level: LevelOK, Mark: "all well", Next: "steadycast events -f"}
+	sum.Sentence = sentence(rows, tallies)
+	// From the mildest to the worst: a later one replaces what an earlier one said.
+	for _, judge := range []func(*Summary, []Row, []Tally){
+		s.judgeOrders, s.judgeChanging, s.judgeTrouble, s.judgeDaemon, s.judgeWaiting,
+		s.judgeFreeze, s.judgeHeld, s.judgeFloor,
+	} {
+		judge(&sum, rows, tallies)
+	}
+	return sum
+}
+
+func (s *Summary) say(l Level, mark, next string) {
+	if s.Level != LevelCritical {
+		s.Level = l
+	}
+	s.Mark, s.Next = mark, next
+}
+
+func sentence(rows []Row, tallies []Tally) string {
+	if len(rows) == 0 {
+		return "no prefix is to be announced"
+	}
+	if one := rows[0].Unit.Site; rows[len(rows)-1].Unit.Site == one {
+		n := 0
+		for _, r := range rows {
+			if r.State.Announces() {
+				n++
+			}
+		}
+		if len(rows) == 1 {
+			if n == 1 {
+				return fmt.Sprintf("%s announces %s", one, rows[0].Unit.Prefix)
+			}
+			return fmt.Sprintf("%s does not announce %s", one, rows[0].Unit.Prefix)
+		}
+		return fmt.Sprintf("%s announces %d of %d prefixes", one, n, len(rows))
+	}
+	t := worstTally(tallies)
+	out := fmt.Sprintf("%d of %d sites announce %s", t.Announcing, t.Sites, t.Prefix)
+	if t.Unknown > 0 {
+		out += fmt.Sprintf(", %d unknown", t.Unknown)
+	}
+	return out
+}
+
+// worstTally is the prefix nearest to its floor; the first one of equals.
+func worstTally(ts []Tally) Tally {
+	worst := ts[0]
+	for _, t := range ts[1:] {
+		if t.Announcing-t.Floor < worst.Announcing-worst.Floor {
+			worst = t
+		}
+	}
+	return worst
+}
+
+func first(rows []Row, states ...Showing) *Row {
+	for i := range rows {
+		for _, st := range states {
+			if rows[i].State == st {
+				return &rows[i]
+			}
+		}
+	}
+	return nil
+}
+
+func whyCommand(r *Row) string {
+	return fmt.Sprintf("steadycast why %s %s", r.Unit.Site, r.Unit.Prefix)
+}
+
+func (s *Snapshot) judgeOrders(sum *Summary, rows []Row, _ []Tally) {
+	for i := range rows {
+		if r := &rows[i]; r.Order != nil {
+			sum.say(LevelOK, "as ordered", fmt.Sprintf("steadycast undrain %s --reason TEXT", r.Unit.Site))
+			return
+		}
+	}
+}
+
+func (s *Snapshot) judgeChanging(sum *Summary, rows []Row, _ []Tally) {
+	if r := first(rows, Announcing, Withdrawing, Leaving); r != nil {
+		level := LevelDegraded
+		if r.Order != nil {
+			level = LevelOK
+		}
+		sum.say(level, "changing", whyCommand(r))
+	}
+}
+
+func (s *Snapshot) judgeTrouble(sum *Summary, rows []Row, _ []Tally) {
+	for i := range rows {
+		r := &rows[i]
+		switch {
+		case r.State == Starting, r.State == Returning:
+			sum.say(LevelDegraded, string(r.State), whyCommand(r))
+		case r.State == Withdrawn && r.Order == nil, r.State == Lost, r.State == Depreferred, r.State == NotHeard:
+			sum.say(LevelDegraded, "degraded", whyCommand(r))
+			return
+		}
+	}
+}
+
+func (s *Snapshot) judgeDaemon(sum *Summary, _ []Row, _ []Tally) {
+	if s.Config.LastError != "" {
+		sum.say(LevelDegraded, "configuration refused", "steadycast reload --dry-run")
+	}
+	for _, site := range s.Sites {
+		for _, p := range site.Actual.Peers {
+			if !p.Up() {
+				sum.say(LevelDegraded, "BGP session down", "steadycast peers")
+			}
+		}
+	}
+	if len(s.Alarms) > 0 {
+		next := "steadycast events"
+		if strings.HasPrefix(s.Alarms[0].Next, "steadycast ") {
+			next = s.Alarms[0].Next
+		}
+		sum.say(LevelDegraded, "alarm", next)
+	}
+	if s.LedgerLost != "" {
+		sum.say(LevelDegraded, "no ledger: nothing changes", "steadycast events")
+	}
+}
+
+func (s *Snapshot) judgeWaiting(sum *Summary, rows []Row, _ []Tally) {
+	if r := first(rows, OnHold); r != nil {
+		sum.say(LevelDegraded, "on hold", fmt.Sprintf("steadycast resume %s --reason TEXT", r.Unit.Site))
+	}
+	if r := first(rows, Locked); r != nil {
+		sum.say(LevelDegraded, "locked", fmt.Sprintf("steadycast unlock %s --reason TEXT", r.Unit.Site))
+	}
+}
+
+func (s *Snapshot) judgeFreeze(sum *Summary, _ []Row, _ []Tally) {
+	if len(s.View.Freezes) > 0 {
+		sum.say(LevelDegraded, "frozen", "steadycast thaw"+scopeArgs(s.View.Freezes[0].Scope)+" --reason TEXT")
+	}
+}
+
+func (s *Snapshot) judgeHeld(sum *Summary, rows []Row, _ []Tally) {
+	if r := first(rows, Held); r != nil {
+		sum.say(LevelDegraded, "held by a guard", whyCommand(r))
+	}
+}
+
+func (s *Snapshot) judgeFloor(sum *Summary, rows []Row, ts []Tally) {
+	for _, t := range ts {
+		possible := t.Announcing + t.Unknown
+		if t.Sites == 0 || possible > 0 && possible >= t.Floor {
+			continue
+		}
+		level, mark, next := LevelCritical, "under the floor", sum.Next
+		if possible == 0 {
+			mark = "nobody announces"
+			// Everything gone because people said so is what they wanted.
+			if t.Ordered == t.Sites && t.Floor == 0 {
+				continue
+			}
+		}
+		if t.Starting > 0 && t.Announcing+t.Starting >= t.Floor {
+			level, mark = LevelDegraded, "starting"
+		}
+		for i := range rows {
+			if r := &rows[i]; r.Unit.Prefix == t.Prefix && !r.State.Announces() {
+				next = whyCommand(r)
+				break
+			}
+		}
+		sum.say(level, mark, next)
+		return
+	}
+}
+
+func scopeArgs(sc decide.Scope) string {
+	out := ""
+	if sc.Site != "" {
+		out += " " + sc.Site
+	}
+	if sc.Prefix.IsValid() {
+		out += " --prefix " + sc.Prefix.String()
+	}
+	return out
+}

@@ -1,0 +1,60 @@
+package ledger
+
+import (
+	"context"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// Ledger is what an agent sees of the ledger, whether it is [Local] or spread
+// over voters. All methods may be called from any goroutine.
+//
+// An error means that nothing is known: the call may or may not have reached
+// the log, and repeating it is safe. A refusal is not an error; it is in the
+// answer, with the guard that refused and its numbers.
+type Ledger interface {
+	// Beat tells what a site announces, and how healthy it is. It is kept in
+	// memory, never logged, and counts for 5 s; send one a second and on every
+	// change. The newest of a site replaces the one before. It never blocks
+	// and never fails: a lost beat only makes grants harder.
+	Beat(decide.Beat)
+
+	// Report tells that services changed state. Verdicts that change nothing are
+	// not logged.
+	Report(ctx context.Context, verdicts []steadycast.Verdict) error
+
+	// Ask asks for leave to change routes. The same request may be sent again;
+	// its answer stays the same.
+	Ask(ctx context.Context, request steadycast.Request) (decide.Answer, error)
+
+	// GiveUp states that every request of the site up to id is dead and that the
+	// site is announcing units now. Their permits are void, their budget refunded.
+	GiveUp(ctx context.Context, site string, id steadycast.RequestID, units []steadycast.Unit) error
+
+	// Order records a person's wish.
+	Order(ctx context.Context, order steadycast.Order) (decide.Reply, error)
+
+	// Try says what Order would answer now, and changes nothing.
+	Try(ctx context.Context, order steadycast.Order) (decide.Reply, error)
+
+	// Do records one of a person's plain entries: freeze, thaw, unlock, resume, order_clear.
+	Do(ctx context.Context, kind decide.Kind, scope decide.Scope, actor, reason string) (decide.Reply, error)
+
+	// SetTable replaces the policy. The revision must be above the one in force.
+	SetTable(ctx context.Context, table decide.Table, actor, reason string) (decide.Reply, error)
+
+	// View returns the newest committed state: an immutable copy that costs one
+	// atomic load. Its slices are shared by all readers; change nothing.
+	View() decide.View
+
+	// Watch returns a channel that holds one signal whenever View has changed
+	// since it was last read: signals are merged, so a slow reader misses none
+	// of the state, only how often it changed. cancel ends it.
+	Watch() (changed <-chan struct{}, cancel func())
+
+	// OnEvents calls f with the events of each entry, in order, from the
+	// ledger's own goroutine: f must be quick and must not call the ledger.
+	// cancel ends it.
+	OnEvents(f func([]steadycast.Event)) (cancel func())
+}

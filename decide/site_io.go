@@ -81,3 +81,18 @@ func (GiveUp) effect()   {}
 func (Announce) effect() {}
 func (Pace) effect()     {}
 func (Note) effect()     {}
+
+// Beat is what a site says of itself once a second, so that the ledger counts
+// truthfully: a unit counts as announcing only while its phase is In and a
+// fresh beat names it. See [Site.Beat].
+type Beat struct {
+	Site        string `json:"site"`
+	Incarnation uint64 `json:"inc"`
+	// Announcing are the units that are wanted and that at least one established
+	// peer was sent, in order of prefix.
+	Announcing []steadycast.Unit `json:"announcing,omitempty"`
+	// Returned proves returns: the peer's TCP has acknowledged the route (rule P4).
+	Returned []ReturnProof `json:"returned,omitempty"`
+	// DeadThrough: every request up to it will never be carried out (any more).
+	DeadThrough steadycast.RequestID `json:"dead_through,omitzero"`
+}

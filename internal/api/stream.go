@@ -1,0 +1,150 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/steadycast/steadycast"
+)
+
+// KindGap is the kind of a line that is no event: it says how many events a
+// stream could not show, because they had left the ring.
+const KindGap steadycast.EventKind = "gap"
+
+// heartbeat keeps an idle stream's connection from being thought dead.
+const heartbeat = 15 * time.Second
+
+// events answers GET /v1/events: JSON lines, or server-sent events when the
+// caller accepts text/event-stream. With follow=true it goes on until either
+// side leaves. A reader that does not read for ten seconds is let go; it may
+// come back with Last-Event-ID.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	q, err := query(r, "after", "follow", "site", "kind")
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	follow := q.Get("follow")
+	if follow != "" && follow != "true" && follow != "false" {
+		fail(w, usage("follow: %q; allowed: true, false", follow))
+		return
+	}
+	after, err := position(q.Get("after"), r.Header.Get("Last-Event-ID"))
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	select {
+	case s.streams <- struct{}{}:
+		defer func() { <-s.streams }()
+	default:
+		fail(w, &Error{Code: CodeBusy, Message: fmt.Sprintf("%d streams are open already", maxStreams), Next: "close one"})
+		return
+	}
+
+	out := stream{w: w, c: http.NewResponseController(w), sse: strings.Contains(r.Header.Get("Accept"), "text/event-stream")}
+	// Otherwise the server's read timeout would end a long stream.
+	out.c.SetReadDeadline(time.Time{})
+	out.head()
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		batch, more := s.backend.Events(after)
+		if len(batch) > 0 {
+			if missed := batch[0].ID - after - 1; after > 0 && batch[0].ID > after && missed > 0 {
+				out.put(steadycast.Event{Kind: KindGap, Reason: fmt.Sprintf("%d events could not be shown", missed)})
+			}
+			for _, e := range batch {
+				if (q.Get("site") == "" || e.Site == q.Get("site")) && (q.Get("kind") == "" || string(e.Kind) == q.Get("kind")) {
+					out.put(e)
+				}
+			}
+			after = batch[len(batch)-1].ID
+		}
+		if out.flush() != nil || follow != "true" {
+			return
+		}
+		select {
+		case <-more:
+		case <-beat.C:
+			out.beat()
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// position is where a stream begins; Last-Event-ID, which a browser sends when
+// it comes back, goes before the query.
+func position(after, last string) (uint64, error) {
+	text := after
+	if last != "" {
+		text = last
+	}
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, usage("after: %q is not an event's id", text)
+	}
+	return n, nil
+}
+
+// stream writes events in one of two forms; the first error ends it.
+type stream struct {
+	w   http.ResponseWriter
+	c   *http.ResponseController
+	sse bool
+	err error
+}
+
+func (o *stream) head() {
+	kind := "application/jsonl"
+	if o.sse {
+		kind = "text/event-stream"
+	}
+	o.w.Header().Set("Content-Type", kind)
+	o.w.Header().Set("Cache-Control", "no-store")
+	o.w.WriteHeader(http.StatusOK)
+}
+
+func (o *stream) put(e steadycast.Event) {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return
+	}
+	switch {
+	case !o.sse:
+		o.write("%s\n", b)
+	case e.ID == 0:
+		o.write("event: %s\ndata: %s\n\n", e.Kind, b)
+	default:
+		o.write("id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Kind, b)
+	}
+}
+
+func (o *stream) beat() {
+	if o.sse {
+		o.write(": still here\n\n")
+	}
+}
+
+func (o *stream) write(format string, args ...any) {
+	if o.err == nil {
+		o.c.SetWriteDeadline(time.Now().Add(writeTime))
+		_, o.err = fmt.Fprintf(o.w, format, args...)
+	}
+}
+
+func (o *stream) flush() error {
+	if o.err == nil {
+		o.c.SetWriteDeadline(time.Now().Add(writeTime))
+		o.err = o.c.Flush()
+	}
+	return o.err
+}

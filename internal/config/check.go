@@ -1,0 +1,128 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Check judges files as a daemon would that starts with them in this
+// environment, each by itself. A file is taken for fleet.yaml when its keys say
+// so, else for node.yaml; a table that a node.yaml names is judged with it.
+func Check(files ...string) Problems {
+	var all Problems
+	for _, file := range files {
+		src, ps := read(file)
+		if ps == nil {
+			l := loading{env: os.Environ(), open: read}
+			if isTable(file, src) {
+				_, ps = l.alone(file, src)
+			} else {
+				_, ps = l.node(file, src)
+			}
+		}
+		all = append(all, ps...)
+	}
+	return all.sorted()
+}
+
+// isTable tells fleet.yaml from node.yaml by the keys that only one of them has.
+func isTable(file string, src []byte) bool {
+	named := strings.HasPrefix(filepath.Base(file), "fleet")
+	root, ps := parse(file, src)
+	if ps != nil {
+		return named
+	}
+	has := func(keys ...string) bool {
+		for i := 0; i+1 < len(root.Content); i += 2 {
+			for _, k := range keys {
+				if n := root.Content[i]; n.Kind == yaml.ScalarNode && n.Value == k {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	switch {
+	case has("bgp", "site", "node", "mode", "table", "vip"):
+		return false
+	case has("sites", "revision"):
+		return true
+	default:
+		return named
+	}
+}
+
+// alone judges a fleet.yaml without a node.
+func (l loading) alone(file string, src []byte) (Fleet, Problems) {
+	var f Fleet
+	r := newReader(file)
+	l.open = func(string) ([]byte, Problems) { return src, nil }
+	ps := l.table(file, r, &f)
+	if len(r.marks) == 0 {
+		return f, ps
+	}
+	j := &judge{table: r, cfg: &Config{TableFile: file, Fleet: f}, known: true}
+	j.fleet()
+	j.between()
+	return j.cfg.Fleet, append(ps, j.problems...).sorted()
+}
+
+// Report is what `steadycast check` prints and how it exits: every problem on
+// a line of its own, then one line per file.
+func Report(files []string, ps Problems) (lines []string, ok bool) {
+	lines = ps.Lines()
+	for _, file := range files {
+		// A table that this file names is counted with the file that stands before it.
+		var mine Problems
+		for _, p := range ps {
+			if p.Place.File == file {
+				mine = append(mine, p)
+			}
+		}
+		lines = append(lines, file+": "+mine.sum())
+	}
+	if elsewhere := ps.outside(files); len(elsewhere) > 0 {
+		lines = append(lines, "files and variables these rest on: "+elsewhere.sum())
+	}
+	return lines, ps.Fatal() == 0
+}
+
+// outside are the problems in none of the files.
+func (ps Problems) outside(files []string) Problems {
+	var out Problems
+next:
+	for _, p := range ps {
+		for _, f := range files {
+			if p.Place.File == f {
+				continue next
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// sum counts in words.
+func (ps Problems) sum() string {
+	count := func(n int, what string) string {
+		if n == 1 {
+			return "1 " + what
+		}
+		return fmt.Sprintf("%d %ss", n, what)
+	}
+	fatal := ps.Fatal()
+	switch warnings := len(ps) - fatal; {
+	case fatal > 0 && warnings > 0:
+		return count(fatal, "problem") + ", " + count(warnings, "warning")
+	case fatal > 0:
+		return count(fatal, "problem")
+	case warnings > 0:
+		return "usable, " + count(warnings, "warning")
+	default:
+		return "ok"
+	}
+}

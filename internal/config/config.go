@@ -1,0 +1,172 @@
+package config
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/probe"
+)
+
+// Config is one loaded configuration, complete with defaults and free of
+// problems. It is an immutable snapshot: a reload makes another.
+type Config struct {
+	// File is the path of node.yaml, TableFile that of fleet.yaml; empty when
+	// the services stand in node.yaml.
+	File, TableFile string
+	Node            Node
+	// Fleet is the table, from either place.
+	Fleet Fleet
+	// secrets are digests of the password files' first lines by neighbour, where
+	// they could be read, so that a reload notices a new one.
+	secrets map[string][sha256.Size]byte
+}
+
+// Options says what to load.
+type Options struct {
+	// File is the path of node.yaml.
+	File string
+	// Flags are those of the command line; only the ones that were given count. May be nil.
+	Flags *pflag.FlagSet
+	// Env is the environment as NAME=VALUE; nil means that of the process.
+	Env []string
+}
+
+// Load reads node.yaml, and fleet.yaml where it names one, lays environment and
+// flags over the daemon's own settings, fills in the defaults and judges the
+// whole. The Config is nil when there is a problem that is not a warning, in
+// which case Problems.Err is not nil.
+func Load(o Options) (*Config, Problems) {
+	env := o.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	src, ps := read(o.File)
+	if ps != nil {
+		return nil, ps
+	}
+	l := loading{flags: o.Flags, env: env, open: read}
+	return l.node(o.File, src)
+}
+
+// loading is one run of the pipeline: bytes, YAML nodes, structs, defaults, judgement.
+type loading struct {
+	flags *pflag.FlagSet
+	env   []string
+	// open reads the file that `table:` names.
+	open func(string) ([]byte, Problems)
+}
+
+func (l loading) node(file string, src []byte) (*Config, Problems) {
+	root, ps := parse(file, src)
+	if ps != nil {
+		return nil, ps
+	}
+	r := newReader(file)
+	cfg := &Config{File: file, Node: newNode()}
+	r.into(root, &cfg.Node)
+	ps = append(r.problems, overlay(&cfg.Node, r, l.flags, l.env)...)
+	cfg.Node.settle()
+
+	j := &judge{node: r, table: r, cfg: cfg, known: true}
+	if cfg.Node.Table != "" {
+		cfg.TableFile = cfg.Node.Table
+		if !filepath.IsAbs(cfg.TableFile) {
+			cfg.TableFile = filepath.Join(filepath.Dir(file), cfg.TableFile)
+		}
+		j.table = newReader(cfg.TableFile)
+		more := l.table(cfg.TableFile, j.table, &cfg.Fleet)
+		j.known = len(j.table.marks) > 0
+		ps = append(ps, more...)
+	} else {
+		n := cfg.Node
+		cfg.Fleet = Fleet{Services: n.Services, Prefixes: n.Prefixes, Guards: n.Guards, DrainWait: n.DrainWait}
+		if n.Site != "" {
+			cfg.Fleet.Sites = []decide.Place{{Name: n.Site}}
+		}
+	}
+	j.whole()
+	if ps = append(ps, j.problems...).sorted(); ps.Fatal() > 0 {
+		return nil, ps
+	}
+	return cfg, ps
+}
+
+// table reads fleet.yaml into f.
+func (l loading) table(file string, r *reader, f *Fleet) Problems {
+	src, ps := l.open(file)
+	if ps != nil {
+		return ps
+	}
+	root, ps := parse(file, src)
+	if ps != nil {
+		return ps
+	}
+	r.into(root, f)
+	return r.problems
+}
+
+// Table is the policy that the machines take.
+func (c *Config) Table() decide.Table { return c.Fleet.Table() }
+
+// Probes are what the vantage looks at, for the subject site. A site looks at
+// itself by the checks of the services it serves; it has nothing yet by which
+// to look at another.
+func (c *Config) Probes(site, vantage string) []probe.Service {
+	if site != vantage {
+		return nil
+	}
+	var out []probe.Service
+	for _, s := range c.Fleet.Services {
+		if c.Fleet.serves(site, s.Service) {
+			out = append(out, probe.Service{
+				Name: s.Name, Subject: site, Vantage: vantage, Checks: s.Checks, Up: s.Up,
+				Interval: s.Health.Interval, FastInterval: s.Health.FastInterval,
+			})
+		}
+	}
+	return out
+}
+
+// VIPs are the host addresses that the services of this node's site need, in
+// order, each once.
+func (c *Config) VIPs() []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range c.Fleet.Services {
+		if c.Fleet.serves(c.Node.Site, s.Service) {
+			out = append(out, s.addresses()...)
+		}
+	}
+	slices.SortFunc(out, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	return slices.Compact(out)
+}
+
+// addresses are the service's own: its VIPs, and its prefixes of one address.
+func (s Service) addresses() []netip.Prefix {
+	var out []netip.Prefix
+	for _, a := range s.VIPs {
+		out = append(out, netip.PrefixFrom(a, a.BitLen()))
+	}
+	for _, p := range s.Prefixes {
+		if p.IsSingleIP() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// serves reports whether the service is announced from the site.
+func (f Fleet) serves(site string, s decide.Service) bool {
+	if len(s.Sites) > 0 {
+		return slices.Contains(s.Sites, site)
+	}
+	return slices.ContainsFunc(f.Sites, func(p decide.Place) bool { return p.Name == site && !p.Witness })
+}

@@ -1,0 +1,139 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxSocket is the longest path of a unix socket: sun_path with its ending zero (unix(7)).
+const maxSocket = 107
+
+// daemon judges the settings of the processes themselves.
+func (j *judge) daemon() {
+	n, r := &j.cfg.Node, j.node
+	switch n.Mode {
+	case "solo":
+	case "fleet":
+		j.say(r, "mode", "fleet comes with the fleet ledger, which this version has not; allowed: solo")
+	default:
+		j.word("mode", n.Mode, "solo")
+	}
+	if n.Site == "" && !r.wrote("site") {
+		j.say(r, "site", "is missing; give the name of this node's site, such as fra")
+	} else {
+		j.name(r, "site", n.Site)
+	}
+	if n.Site != "" {
+		j.name(r, "node", n.Node)
+	}
+	j.name(r, "fleet", n.Fleet)
+
+	for i, role := range n.Roles {
+		at := fmt.Sprintf("roles[%d]", i)
+		j.word(at, role, "speaker", "agent")
+		if slices.Contains(n.Roles[:i], role) {
+			j.say(r, at, "%q stands here twice; name it once", role)
+		}
+	}
+	for _, p := range []struct{ path, value string }{{"state_dir", n.StateDir}, {"run_dir", n.RunDir}, {"socket", n.Socket}, {"speaker_socket", n.SpeakerSocket}} {
+		if !filepath.IsAbs(p.value) {
+			j.say(r, p.path, "%q is not an absolute path", brief(p.value))
+		}
+		if strings.HasSuffix(p.path, "socket") && len(p.value) > maxSocket {
+			path := p.path
+			if !r.wrote(path) {
+				path = "run_dir"
+			}
+			j.say(r, path, "makes a socket path of %d characters; the kernel allows %d", len(p.value), maxSocket)
+		}
+	}
+	if n.Socket == n.SpeakerSocket {
+		j.say(r, "speaker_socket", "%q is the agent's socket too; each needs its own", n.SpeakerSocket)
+	}
+	j.word("log.level", n.Log.Level, "debug", "info", "warn", "error")
+	j.word("log.format", n.Log.Format, "text", "json")
+	if l := n.Metrics.Listen; l != "off" {
+		if ap, err := netip.ParseAddrPort(l); err != nil || ap.Port() == 0 {
+			j.say(r, "metrics.listen", "%q is not an IP address with a port; write 127.0.0.1:9342, [::1]:9342 or off", brief(l))
+		}
+	}
+	j.word("agent_lost", n.AgentLost, "keep", "deprefer")
+	if n.AgentLostAfter < time.Second || n.AgentLostAfter > time.Hour {
+		j.say(r, "agent_lost_after", "%v is out of range; allowed: 1s to 1h", n.AgentLostAfter)
+	}
+	j.word("isolated", n.Isolated, "deprefer", "freeze")
+	j.stop()
+	for i, argv0 := range n.Exec {
+		if !filepath.IsAbs(argv0) || filepath.Clean(argv0) != argv0 {
+			j.say(r, fmt.Sprintf("exec[%d]", i), "%q is not the absolute path of a program", brief(argv0))
+		}
+	}
+}
+
+func (j *judge) stop() {
+	s := j.cfg.Node.Stop
+	const most = 10 * time.Minute
+	for _, d := range []struct {
+		path  string
+		value time.Duration
+	}{{"stop.drain", s.Drain}, {"stop.after_withdraw", s.AfterWithdraw}, {"stop.timeout", s.Timeout}} {
+		if d.value > most {
+			j.say(j.node, d.path, "%v is over the greatest value %v", d.value, most)
+		}
+	}
+	if need := s.Drain + s.AfterWithdraw; s.Timeout < need+time.Second {
+		path := "stop.timeout"
+		if !j.node.wrote(path) {
+			path = "stop"
+		}
+		j.say(j.node, path, "%v leaves no time to close the sessions: drain and after_withdraw take %v; allowed: %v or more", s.Timeout, need, need+time.Second)
+	}
+}
+
+// word checks one of a closed set of words in node.yaml.
+func (j *judge) word(path, got string, allowed ...string) {
+	if slices.Contains(allowed, got) {
+		return
+	}
+	hint, least := "", 3
+	for _, w := range allowed {
+		if d := distance(got, w); d < least {
+			hint, least = fmt.Sprintf("; did you mean %q?", w), d
+		}
+	}
+	j.say(j.node, path, "%q is not known; allowed: %s%s", brief(got), strings.Join(allowed, ", "), hint)
+}
+
+// source judges where the services come from.
+func (j *judge) source() {
+	n, r := &j.cfg.Node, j.node
+	if n.Table == "" {
+		return
+	}
+	for _, key := range []string{"services", "prefixes", "guards", "drain_wait"} {
+		if r.wrote(key) {
+			j.say(r, key, "stands in %s already, which table: names; write it in one of the two", filepath.Base(j.cfg.TableFile))
+		}
+	}
+	if len(n.BGP.Allow) == 0 {
+		j.say(r, "bgp.allow", "is missing; with table:, node.yaml itself says what this node may ever announce")
+	}
+	if !j.known {
+		return
+	}
+	f := j.cfg.Fleet
+	if n.Mode == "solo" && len(f.Sites) > 1 {
+		j.say(j.table, "sites", "names %d sites, but mode: solo in %s decides for one site alone and would count on nobody; keep this node's site only", len(f.Sites), filepath.Base(r.file))
+	}
+	if n.Site != "" && !slices.ContainsFunc(f.Sites, func(p place) bool { return p.Name == n.Site }) {
+		var names []string
+		for _, p := range f.Sites {
+			names = append(names, p.Name)
+		}
+		j.say(r, "site", "%q is not a site of %s; known: %s", brief(n.Site), filepath.Base(j.cfg.TableFile), strings.Join(names, ", "))
+	}
+}

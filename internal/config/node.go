@@ -1,0 +1,118 @@
+package config
+
+import (
+	"cmp"
+	"path/filepath"
+	"time"
+
+	"github.com/steadycast/steadycast/bgp"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// Node is node.yaml: who this node is, its routers, its files and listeners.
+//
+// Fields marked `layer` may also be set by a STEADYCAST_* variable or a flag;
+// see [Load].
+type Node struct {
+	// Mode is solo: one site with a ledger of its own.
+	Mode string `yaml:"mode" layer:"one site with a ledger of its own (solo)"`
+	// Fleet is the name of the fleet; default "default".
+	Fleet string `yaml:"fleet" layer:"name of the fleet"`
+	// Site this node belongs to: [a-z][a-z0-9_-]{0,62}.
+	Site string `yaml:"site" layer:"name of this node's site"`
+	// Node is this node's name; default SITE-1.
+	Node string `yaml:"node" layer:"name of this node"`
+
+	// Table is the path of fleet.yaml, relative to node.yaml. A solo node may
+	// write Services, Prefixes, Guards and DrainWait here instead.
+	Table     string          `yaml:"table" layer:"path of fleet.yaml"`
+	Services  []Service       `yaml:"services"`
+	Prefixes  []decide.Prefix `yaml:"prefixes"`
+	Guards    decide.Guards   `yaml:"guards"`
+	DrainWait time.Duration   `yaml:"drain_wait"`
+
+	BGP bgp.Settings    `yaml:"bgp"`
+	VIP bgp.VIPSettings `yaml:"vip"`
+
+	// Roles that `steadycast run` starts: speaker, agent. Default both.
+	Roles []string `yaml:"roles"`
+	// StateDir keeps what must survive a restart; default /var/lib/steadycast.
+	StateDir string `yaml:"state_dir" layer:"directory of what must survive a restart"`
+	// RunDir holds sockets; default /run/steadycast.
+	RunDir string `yaml:"run_dir" layer:"directory of the sockets"`
+	// Socket of the agent's API; default RunDir/agent.sock.
+	Socket string `yaml:"socket" layer:"unix socket of the agent's API"`
+	// SpeakerSocket is where the agent reaches the speaker; default RunDir/speaker.sock.
+	SpeakerSocket string `yaml:"speaker_socket" layer:"unix socket of the speaker"`
+	// SocketGroup may use Socket besides its owner; default none.
+	SocketGroup string `yaml:"socket_group" layer:"group that may use the API socket"`
+
+	Log     Log     `yaml:"log"`
+	Metrics Metrics `yaml:"metrics"`
+
+	// AgentLost is what the speaker does when its agent is gone for
+	// AgentLostAfter: keep (default) the routes, or deprefer them.
+	AgentLost      string        `yaml:"agent_lost"`
+	AgentLostAfter time.Duration `yaml:"agent_lost_after"`
+	// Isolated is what a certain local failure does while no ledger can be
+	// asked: deprefer (default) or freeze.
+	Isolated string `yaml:"isolated"`
+	Stop     Stop   `yaml:"stop"`
+	// Exec lists the programs that exec checks of a Table may run, as absolute
+	// paths. Checks written in node.yaml itself need no mention.
+	Exec []string `yaml:"exec" empty:"ok"`
+}
+
+// Log says how the processes log, to standard error.
+type Log struct {
+	// Level is debug, info (default), warn or error.
+	Level string `yaml:"level" layer:"debug, info, warn or error"`
+	// Format is text (default) or json.
+	Format string `yaml:"format" layer:"text or json"`
+}
+
+// Metrics is the Prometheus listener.
+type Metrics struct {
+	// Listen is an IP literal and port, default 127.0.0.1:9342, or off.
+	Listen string `yaml:"listen" layer:"address and port of /metrics, or off"`
+}
+
+// Stop is how a node leaves when it is told to.
+type Stop struct {
+	// Drain is how long routes carry GSHUT before they are withdrawn; default 3s.
+	Drain time.Duration `yaml:"drain"`
+	// AfterWithdraw is how long the addresses stay after the withdrawal, for
+	// packets still under way; default 500ms.
+	AfterWithdraw time.Duration `yaml:"after_withdraw"`
+	// Timeout ends the whole; default 15s.
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// newNode is a node with the defaults that rest on nothing else. A file is read
+// over it, so that a value written as 0 stays 0.
+func newNode() Node {
+	return Node{
+		Mode:           "solo",
+		Fleet:          "default",
+		StateDir:       "/var/lib/steadycast",
+		RunDir:         "/run/steadycast",
+		Log:            Log{Level: "info", Format: "text"},
+		Metrics:        Metrics{Listen: "127.0.0.1:9342"},
+		AgentLost:      "keep",
+		AgentLostAfter: time.Minute,
+		Isolated:       "deprefer",
+		Stop:           Stop{Drain: 3 * time.Second, AfterWithdraw: 500 * time.Millisecond, Timeout: 15 * time.Second},
+	}
+}
+
+// settle fills in the defaults that rest on other values.
+func (n *Node) settle() {
+	if n.Site != "" {
+		n.Node = cmp.Or(n.Node, n.Site+"-1")
+	}
+	if len(n.Roles) == 0 {
+		n.Roles = []string{"speaker", "agent"}
+	}
+	n.Socket = cmp.Or(n.Socket, filepath.Join(n.RunDir, "agent.sock"))
+	n.SpeakerSocket = cmp.Or(n.SpeakerSocket, filepath.Join(n.RunDir, "speaker.sock"))
+}

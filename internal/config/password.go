@@ -1,0 +1,66 @@
+package config
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// maxPassword is TCP_MD5SIG_MAXKEYLEN of the kernel.
+const maxPassword = 80
+
+// password looks at a file that holds a secret. That it is missing or unusable
+// is an error. That this process may not read it is a warning, since only the
+// speaker needs to; so is one that others can read, because a node must not
+// stay out after a restart over the mode of a file.
+func (j *judge) password(at, name, file string) {
+	if file == "" {
+		return
+	}
+	path := at + ".password_file"
+	f, err := os.Open(file)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		j.warn(j.node, path, "%s cannot be read by this user; the speaker's must be able to", file)
+		return
+	case err != nil:
+		j.say(j.node, path, "%s %s", file, cannot("be read", err))
+		return
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		j.say(j.node, path, "%s is not a regular file; its first line is the secret", file)
+		return
+	}
+	line, err := bufio.NewReader(io.LimitReader(f, 4096)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		j.say(j.node, path, "%s %s", file, cannot("be read", err))
+		return
+	}
+	switch secret := trimEnd(line); {
+	case secret == "":
+		j.say(j.node, path, "%s has an empty first line; it holds the secret, 1 to %d characters", file, maxPassword)
+	case len(secret) > maxPassword:
+		j.say(j.node, path, "%s has a first line of %d characters; a TCP-MD5 secret has 1 to %d", file, len(secret), maxPassword)
+	default:
+		if j.cfg.secrets == nil {
+			j.cfg.secrets = map[string][sha256.Size]byte{}
+		}
+		j.cfg.secrets[name] = sha256.Sum256([]byte(secret))
+		if st.Mode().Perm()&0o007 == 0 {
+			return
+		}
+		j.warn(j.node, path, "%s can be read by every user (mode %04o); chmod 0600 it, or 0640 with the speaker's group", file, st.Mode().Perm())
+	}
+}
+
+func trimEnd(line string) string {
+	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
+		line = line[:len(line)-1]
+	}
+	return line
+}

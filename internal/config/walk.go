@@ -1,0 +1,228 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A reader reads one file's mapping into a struct, by walking both at once. It
+// goes on after a problem, so that all of them are told together, and keeps
+// where each path was written, so that later problems have a place too.
+//
+// Nothing is converted that the writer did not say: a number where a duration
+// is meant, text where a number is meant and a key that no field has are
+// problems. The depth of the walk is that of the Go types, whatever the file.
+type reader struct {
+	file     string
+	root     reflect.Type
+	marks    map[string]mark // by path
+	problems Problems
+	// meant are the paths that unknown keys were probably meant to be.
+	meant map[string]bool
+	// aliased counts the values reached through aliases.
+	aliased int
+	// inAlias is how many aliases the walk is inside of.
+	inAlias int
+}
+
+// mark is where a path was written.
+type mark struct {
+	key, value Place
+	node       *yaml.Node
+	// wrong: the walk itself reported this path.
+	wrong bool
+}
+
+const (
+	// maxProblems is where telling more stops helping.
+	maxProblems = 200
+	// maxAliased bounds what a small file with aliases of aliases can expand to.
+	maxAliased = 100_000
+	// maxMerges bounds `<<` within `<<`.
+	maxMerges = 8
+)
+
+func newReader(file string) *reader {
+	return &reader{file: file, marks: map[string]mark{}, meant: map[string]bool{}}
+}
+
+// into reads root into the struct that v points to.
+func (r *reader) into(root *yaml.Node, v any) {
+	rv := reflect.ValueOf(v).Elem()
+	r.root = rv.Type()
+	r.marks[""] = mark{key: r.place(root), value: r.place(root), node: root}
+	r.value(root, rv, "", false)
+}
+
+func (r *reader) place(n *yaml.Node) Place { return Place{r.file, n.Line, n.Column} }
+
+func (r *reader) full() bool { return len(r.problems) >= maxProblems || r.aliased > maxAliased }
+
+func (r *reader) bad(n *yaml.Node, path, format string, args ...any) {
+	if m, ok := r.marks[path]; ok {
+		m.wrong = true
+		r.marks[path] = m
+	} else {
+		r.marks[path] = mark{key: r.place(n), value: r.place(n), node: n, wrong: true}
+	}
+	switch {
+	case len(r.problems) < maxProblems-1:
+		r.problems = append(r.problems, Problem{Place: r.place(n), Path: path, Text: fmt.Sprintf(format, args...)})
+	case len(r.problems) == maxProblems-1:
+		r.problems = append(r.problems, Problem{Place: r.place(n), Path: path, Text: "and more after this; repair these first"})
+	}
+}
+
+// value reads n into v. A secret is never repeated in a problem's text.
+func (r *reader) value(n *yaml.Node, v reflect.Value, path string, secret bool) {
+	if n.Kind == yaml.AliasNode {
+		r.inAlias++
+		defer func() { r.inAlias-- }()
+		n = n.Alias
+	}
+	if r.inAlias > 0 {
+		if r.aliased++; r.aliased == maxAliased {
+			r.bad(n, path, "aliases expand to over %d values; write them out", maxAliased)
+		}
+	}
+	if r.full() {
+		return
+	}
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
+		r.bad(n, path, "has no value; give one or remove the key")
+		return
+	}
+	if v.Kind() == reflect.Pointer {
+		p := reflect.New(v.Type().Elem())
+		r.value(n, p.Elem(), path, secret)
+		v.Set(p)
+		return
+	}
+	_, text := v.Addr().Interface().(encoding.TextUnmarshaler)
+	switch {
+	case text || v.Type() == durationType:
+		r.scalar(n, v, path, secret)
+	case v.Kind() == reflect.Struct:
+		if r.kind(n, yaml.MappingNode, v.Type(), path) {
+			r.mapping(n, v, path)
+		}
+	case v.Kind() == reflect.Map:
+		if r.kind(n, yaml.MappingNode, v.Type(), path) {
+			r.dictionary(n, v, path, secret)
+		}
+	case v.Kind() == reflect.Slice:
+		if r.kind(n, yaml.SequenceNode, v.Type(), path) {
+			r.list(n, v, path, secret)
+		}
+	default:
+		r.scalar(n, v, path, secret)
+	}
+}
+
+var durationType = reflect.TypeFor[time.Duration]()
+
+// kind reports whether n is of the kind that t needs.
+func (r *reader) kind(n *yaml.Node, want yaml.Kind, t reflect.Type, path string) bool {
+	if n.Kind == want {
+		return true
+	}
+	hint := ""
+	if want == yaml.SequenceNode && n.Kind == yaml.ScalarNode && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 && len(n.Value) < 80 {
+		hint = fmt.Sprintf("; for one entry write [%s]", n.Value)
+	}
+	r.bad(n, path, "is %s; allowed: %s%s", found(n), wanted(t), hint)
+	return false
+}
+
+// wanted says in words what a setting of type t takes.
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Slice:
+		return "a list"
+	case reflect.Map:
+		return "a mapping of names to text"
+	default:
+		var names []string
+		for _, f := range fieldsOf(t) {
+			names = append(names, f.name)
+		}
+		return "a mapping with the keys " + strings.Join(names, ", ")
+	}
+}
+
+// mapping reads a mapping into a struct.
+func (r *reader) mapping(n *yaml.Node, v reflect.Value, path string) {
+	fields := fieldsOf(v.Type())
+	for _, e := range r.entries(n, path) {
+		if r.full() {
+			return
+		}
+		at := join(path, e.key.Value)
+		f, ok := fields.find(e.key.Value)
+		if !ok {
+			likely, words := suggest(e.key.Value, fields, r.root)
+			if likely != "" {
+				r.meant[join(path, likely)] = true
+			}
+			r.bad(e.key, at, "unknown key %q; %s", brief(e.key.Value), words)
+			continue
+		}
+		r.marks[at] = mark{key: r.place(e.key), value: r.place(e.value), node: e.value}
+		if e.value.Kind == yaml.SequenceNode && len(e.value.Content) == 0 && !f.emptyOK {
+			r.bad(e.value, at, "is an empty list; name at least one, or remove the key")
+			continue
+		}
+		r.value(e.value, v.FieldByIndex(f.index), at, f.secret)
+	}
+}
+
+// dictionary reads a mapping of free names.
+func (r *reader) dictionary(n *yaml.Node, v reflect.Value, path string, secret bool) {
+	v.Set(reflect.MakeMap(v.Type()))
+	for _, e := range r.entries(n, path) {
+		if r.full() {
+			return
+		}
+		at := join(path, e.key.Value)
+		r.marks[at] = mark{key: r.place(e.key), value: r.place(e.value), node: e.value}
+		el := reflect.New(v.Type().Elem()).Elem()
+		r.value(e.value, el, at, secret)
+		v.SetMapIndex(reflect.ValueOf(e.key.Value), el)
+	}
+}
+
+// list reads a sequence into a slice.
+func (r *reader) list(n *yaml.Node, v reflect.Value, path string, secret bool) {
+	v.Set(reflect.MakeSlice(v.Type(), 0, min(len(n.Content), 1024)))
+	for i, c := range n.Content {
+		if r.full() {
+			return
+		}
+		at := fmt.Sprintf("%s[%d]", path, i)
+		r.marks[at] = mark{key: r.place(c), value: r.place(c), node: c}
+		el := reflect.New(v.Type().Elem()).Elem()
+		r.value(c, el, at, secret)
+		v.Set(reflect.Append(v, el))
+	}
+}
+
+// brief keeps a word that was not expected from filling the line.
+func brief(s string) string {
+	if len(s) > 80 {
+		return strings.ToValidUTF8(s[:80], "") + "…"
+	}
+	return s
+}
+
+func join(path, key string) string {
+	key = brief(key)
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}

@@ -35,7 +35,7 @@ func (j *judge) between() {
 	if j.node == nil {
 		return
 	}
-	if !served && len(f.Services) > 0 && j.node.allSound("site") && j.table.allSound("sites", "services") {
+	if !served && len(f.Services) > 0 && n.Site != "" && j.node.allSound("site") && j.table.allSound("sites", "services") {
 		j.say(j.table, "services", "none of them is served by this node's site %s, so it would announce nothing", n.Site)
 	}
 	j.routers()

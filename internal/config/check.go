@@ -19,7 +19,7 @@ func Check(files ...string) Problems {
 		if ps == nil {
 			l := loading{env: os.Environ(), open: read}
 			if isTable(file, src) {
-				_, ps = l.alone(file, src)
+				_, ps = alone(file, src)
 			} else {
 				_, ps = l.node(file, src)
 			}
@@ -57,11 +57,10 @@ func isTable(file string, src []byte) bool {
 }
 
 // alone judges a fleet.yaml without a node.
-func (l loading) alone(file string, src []byte) (Fleet, Problems) {
+func alone(file string, src []byte) (Fleet, Problems) {
 	var f Fleet
 	r := newReader(file)
-	l.open = func(string) ([]byte, Problems) { return src, nil }
-	ps := l.table(file, r, &f)
+	ps := r.read(src, &f)
 	if len(r.marks) == 0 {
 		return f, ps
 	}

@@ -64,14 +64,13 @@ type loading struct {
 }
 
 func (l loading) node(file string, src []byte) (*Config, Problems) {
-	root, ps := parse(file, src)
-	if ps != nil {
-		return nil, ps
-	}
 	r := newReader(file)
 	cfg := &Config{File: file, Node: newNode()}
-	r.into(root, &cfg.Node)
-	ps = append(r.problems, overlay(&cfg.Node, r, l.flags, l.env)...)
+	ps := r.read(src, &cfg.Node)
+	if len(r.marks) == 0 {
+		return nil, ps
+	}
+	ps = append(ps, overlay(&cfg.Node, r, l.flags, l.env)...)
 	cfg.Node.settle()
 
 	j := &judge{node: r, table: r, cfg: cfg, known: true}
@@ -81,9 +80,13 @@ func (l loading) node(file string, src []byte) (*Config, Problems) {
 			cfg.TableFile = filepath.Join(filepath.Dir(file), cfg.TableFile)
 		}
 		j.table = newReader(cfg.TableFile)
-		more := l.table(cfg.TableFile, j.table, &cfg.Fleet)
-		j.known = len(j.table.marks) > 0
-		ps = append(ps, more...)
+		if src, err := l.open(cfg.TableFile); err != nil {
+			j.known = false
+			j.say(r, "table", "%s %s", brief(cfg.TableFile), err[0].Text)
+		} else {
+			ps = append(ps, j.table.read(src, &cfg.Fleet)...)
+			j.known = len(j.table.marks) > 0
+		}
 	} else {
 		n := cfg.Node
 		cfg.Fleet = Fleet{Services: n.Services, Prefixes: n.Prefixes, Guards: n.Guards, DrainWait: n.DrainWait}
@@ -96,20 +99,6 @@ func (l loading) node(file string, src []byte) (*Config, Problems) {
 		return nil, ps
 	}
 	return cfg, ps
-}
-
-// table reads fleet.yaml into f.
-func (l loading) table(file string, r *reader, f *Fleet) Problems {
-	src, ps := l.open(file)
-	if ps != nil {
-		return ps
-	}
-	root, ps := parse(file, src)
-	if ps != nil {
-		return ps
-	}
-	r.into(root, f)
-	return r.problems
 }
 
 // Table is the policy that the machines take.

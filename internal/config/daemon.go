@@ -101,7 +101,7 @@ func (j *judge) word(path, got string, allowed ...string) {
 	}
 	hint, least := "", 3
 	for _, w := range allowed {
-		if d := distance(got, w); d < least {
+		if d := distance(strings.ToLower(got), w); d < least {
 			hint, least = fmt.Sprintf("; did you mean %q?", w), d
 		}
 	}

@@ -2,7 +2,7 @@
 // with its place, everything that is wrong with them.
 //
 //	bytes ─▶ YAML nodes ─▶ structs ─▶ + environment, flags ─▶ judge ─▶ *Config
-//	 parse      reader.into             overlay (viper)       owners'     immutable
+//	 parse      reader.read             overlay (viper)       owners'     immutable
 //	                                                          rules,
 //	                                                          defaults
 //

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -62,17 +63,21 @@ func fieldsOf(t reflect.Type) fields {
 // place where such a key belongs, or what is allowed here. It returns the
 // likely key too, if there is one.
 func suggest(key string, here fields, root reflect.Type) (likely, words string) {
-	best, dist := "", 1+max(1, min(3, len(key)/3))
-	for _, f := range here {
-		if d := distance(strings.ToLower(strings.ReplaceAll(key, "-", "_")), f.name); d < dist {
-			best, dist = f.name, d
-		}
-	}
-	if best != "" {
+	key = strings.ToLower(strings.ReplaceAll(key, "-", "_"))
+	near := 1 + max(1, min(3, len(key)/3))
+	if best := closest(key, here, near); best != "" {
 		return best, fmt.Sprintf("did you mean %q?", best)
 	}
-	if homes := whereIs(key, root, ""); len(homes) > 0 && len(homes) <= 2 {
-		return "", "it belongs under " + strings.Join(homes, " or ")
+	var homes []string
+	eachSection(root, "", func(path string, fs fields) {
+		if best := closest(key, fs, min(near, 3)); best == key {
+			homes = append(homes, "it belongs under "+path)
+		} else if best != "" {
+			homes = append(homes, fmt.Sprintf("did you mean %q under %s?", best, path))
+		}
+	})
+	if len(homes) == 1 {
+		return "", homes[0]
 	}
 	names := make([]string, len(here))
 	for i, f := range here {
@@ -81,8 +86,19 @@ func suggest(key string, here fields, root reflect.Type) (likely, words string) 
 	return "", "allowed: " + strings.Join(names, ", ")
 }
 
-// whereIs lists the sections of t that have the key.
-func whereIs(key string, t reflect.Type, path string) []string {
+// closest gives the field whose name is nearest to key, nearer than limit.
+func closest(key string, fs fields, limit int) string {
+	best := ""
+	for _, f := range fs {
+		if d := distance(key, f.name); d < limit {
+			best, limit = f.name, d
+		}
+	}
+	return best
+}
+
+// eachSection visits every mapping below t with its path.
+func eachSection(t reflect.Type, path string, visit func(path string, fs fields)) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		if t.Kind() == reflect.Slice {
 			path += "[]"
@@ -90,20 +106,13 @@ func whereIs(key string, t reflect.Type, path string) []string {
 		t = t.Elem()
 	}
 	if t.Kind() != reflect.Struct {
-		return nil
+		return
 	}
-	var homes []string
 	fs := fieldsOf(t)
-	if _, ok := fs.find(key); ok {
-		if path == "" {
-			path = "the top level"
-		}
-		homes = append(homes, path)
-	}
+	visit(cmp.Or(path, "the top level"), fs)
 	for _, f := range fs {
-		homes = append(homes, whereIs(key, f.typ, join(strings.TrimPrefix(path, "the top level"), f.name))...)
+		eachSection(f.typ, join(path, f.name), visit)
 	}
-	return homes
 }
 
 // distance is the Levenshtein distance of two words, in bytes.

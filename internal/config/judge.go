@@ -127,22 +127,11 @@ func inside(path, base string) bool {
 	return ok && rest != "" && (base == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// owned is the form in which every package tells its problems.
-type owned = struct{ Path, Text string }
-
-// ask tells the problems of a section's owner at their places.
-func ask[P ~struct{ Path, Text string }](j *judge, r *reader, section string, ps []P) {
-	for _, p := range ps {
-		o := owned(p)
-		j.say(r, join(section, o.Path), "%s", o.Text)
-	}
-}
-
 // whole judges node.yaml with its table.
 func (j *judge) whole() {
 	j.daemon()
 	j.source()
-	if j.known && !j.node.wrote("table") || j.known && j.cfg.Node.Table != "" {
+	if j.known {
 		j.fleet()
 	}
 	j.network()
@@ -246,13 +235,46 @@ func (j *judge) network() {
 	if len(n.BGP.Allow) == 0 && j.table == j.node {
 		n.BGP.Allow = j.cfg.Fleet.Table().AllPrefixes()
 	}
-	ask(j, r, "bgp", n.BGP.Problems())
+	if j.sessions() {
+		for _, p := range n.BGP.Problems() {
+			if !strings.HasPrefix(p.Path, "allow") || r.wrote("bgp.allow") {
+				j.say(r, join("bgp", p.Path), "%s", p.Text)
+			} // else it is about a service's prefix, which is judged where it stands
+		}
+	}
 	written := leavesOf(n.BGP, false)
 	n.BGP = n.BGP.WithDefaults()
 	j.asWritten(r, "bgp", written, leavesOf(n.BGP, false))
 
-	ask(j, r, "vip", n.VIP.Problems())
+	for _, p := range n.VIP.Problems() {
+		j.say(r, join("vip", p.Path), "%s", p.Text)
+	}
 	written = leavesOf(n.VIP, false)
 	n.VIP = n.VIP.WithDefaults()
 	j.asWritten(r, "vip", written, leavesOf(n.VIP, false))
+}
+
+// sessions says which of the keys are missing that every session needs. It
+// reports whether there is a section to ask about.
+func (j *judge) sessions() bool {
+	r := j.node
+	if !r.wrote("bgp") {
+		j.say(r, "bgp", "is missing; it needs asn, router_id and neighbors")
+		return false
+	}
+	need := func(path, what string) {
+		if !r.wrote(path) {
+			j.say(r, path, "is missing; %s", what)
+		}
+	}
+	need("bgp.asn", "give this node's autonomous system number")
+	need("bgp.router_id", "give an IPv4 address that no other peer of the router uses")
+	need("bgp.neighbors", "name at least one router")
+	for i := range j.cfg.Node.BGP.Neighbors {
+		at := fmt.Sprintf("bgp.neighbors[%d].", i)
+		need(at+"name", "give the router a name, such as tor1")
+		need(at+"address", "give the router's IP address")
+		need(at+"asn", "give the router's autonomous system number")
+	}
+	return true
 }

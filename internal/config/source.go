@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
-	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -98,32 +95,6 @@ func badUTF8(src []byte) (line, col int, bad bool) {
 		src = src[n:]
 	}
 	return line, col, true
-}
-
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(?s:(.*))$`)
-
-// syntax words an error of the YAML parser, which names only the line.
-func syntax(src []byte, err error) (line, col int, text string) {
-	m := yamlLine.FindStringSubmatch(err.Error())
-	if m == nil {
-		return 1, 1, err.Error()
-	}
-	line, _ = strconv.Atoi(m[1])
-	line, text = max(line, 1), "is not YAML: "+m[2]
-	lines := strings.Split(string(src), "\n")
-	// The parser may name the line after the one it trips over.
-	for _, at := range []int{line, line + 1, line - 1} {
-		if at >= 1 && at <= len(lines) {
-			indent := lines[at-1][:len(lines[at-1])-len(strings.TrimLeft(lines[at-1], " \t"))]
-			if tab := strings.IndexByte(indent, '\t'); tab >= 0 {
-				return at, tab + 1, "a tab in the indentation; YAML indents with spaces only"
-			}
-		}
-	}
-	if line <= len(lines) {
-		col = len(lines[line-1]) - len(strings.TrimLeft(lines[line-1], " ")) + 1
-	}
-	return min(line, len(lines)), col, text
 }
 
 // found says in words what kind of thing stands in a file.

@@ -51,12 +51,18 @@ func newReader(file string) *reader {
 	return &reader{file: file, marks: map[string]mark{}, meant: map[string]bool{}}
 }
 
-// into reads root into the struct that v points to.
-func (r *reader) into(root *yaml.Node, v any) {
+// read reads the bytes of the file into the struct that v points to. When they
+// are no YAML mapping at all, nothing is marked.
+func (r *reader) read(src []byte, v any) Problems {
+	root, ps := parse(r.file, src)
+	if ps != nil {
+		return ps
+	}
 	rv := reflect.ValueOf(v).Elem()
 	r.root = rv.Type()
 	r.marks[""] = mark{key: r.place(root), value: r.place(root), node: root}
 	r.value(root, rv, "", false)
+	return r.problems
 }
 
 func (r *reader) place(n *yaml.Node) Place { return Place{r.file, n.Line, n.Column} }

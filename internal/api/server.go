@@ -54,9 +54,9 @@ func (s *Server) Handler() http.Handler { return s.handler }
 
 // Serve answers on a unix listener until the context ends, then lets requests
 // in flight finish for at most two seconds and closes the rest, streams among
-// them. It returns nil after an orderly end.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	socket := l.Addr().String()
+// them. It returns nil after an orderly end. The owner and the group of the
+// file at path may change things; it need not be the name that was bound.
+func (s *Server) Serve(ctx context.Context, l net.Listener, path string) error {
 	// Streams end with this context; a plain request is not cut off by it.
 	streams, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -73,7 +73,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			if l, ok := c.(*limitedConn); ok {
 				c = l.Conn
 			}
-			return context.WithValue(ctx, callerKey{}, identify(c, socket))
+			return context.WithValue(ctx, callerKey{}, identify(c, path))
 		},
 	}
 	done := make(chan error, 1)
@@ -82,7 +82,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}()
 	select {
 	case err := <-done:
-		return fmt.Errorf("api: serve %s: %w", socket, err)
+		return fmt.Errorf("api: serve %s: %w", path, err)
 	case <-ctx.Done():
 	}
 	stop()
@@ -92,7 +92,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		srv.Close()
 	}
 	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("api: serve %s: %w", socket, err)
+		return fmt.Errorf("api: serve %s: %w", path, err)
 	}
 	return nil
 }

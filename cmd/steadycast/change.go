@@ -1,0 +1,372 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/api"
+)
+
+// changeFlags are those that every change takes; a change uses the ones it has
+// registered.
+type changeFlags struct {
+	reason   string
+	dryRun   bool
+	yes      bool
+	force    bool
+	lasting  time.Duration
+	wait     time.Duration
+	prefixes []string
+}
+
+const defaultWait = 15 * time.Second
+
+func (f *changeFlags) common(fs *pflag.FlagSet) {
+	fs.StringVar(&f.reason, "reason", "", "why, for the record (required)")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "ask every guard, say what would follow, change nothing")
+	fs.BoolVarP(&f.yes, "yes", "y", false, "do not ask; needed without a terminal")
+}
+
+func (f *changeFlags) waiting(fs *pflag.FlagSet) {
+	fs.DurationVar(&f.wait, "wait", 0, "return when it is proven at every peer that is up; exit 6 when the time is over")
+	fs.Lookup("wait").NoOptDefVal = defaultWait.String()
+}
+
+// check finds mistakes that need no daemon.
+func (f *changeFlags) check() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range f.prefixes {
+		p, err := parsePrefix(text)
+		if err != nil {
+			return nil, usageError(err)
+		}
+		out = append(out, p)
+	}
+	switch {
+	case strings.TrimSpace(f.reason) == "":
+		return nil, usageError(errors.New(`--reason is missing: a change says why. Next: the same with --reason "rack swap, CHG-4411"`))
+	case f.lasting < 0:
+		return nil, usageError(fmt.Errorf("--for: %s is negative", f.lasting))
+	case f.wait < 0:
+		return nil, usageError(fmt.Errorf("--wait: %s is negative", f.wait))
+	}
+	return out, nil
+}
+
+// change is one change to be entered: where it is posted, its body with or
+// without dry run and force, and what there is to wait for.
+type change struct {
+	verb string // as typed
+	path string
+	site string
+	body func(dryRun, force bool) any
+	// done tells from the real state whether a unit is where it should be; nil if
+	// there is nothing to wait for.
+	done     func(*api.Unit) bool
+	prefixes []netip.Prefix
+}
+
+// perform walks one change: a rehearsal where a person must be asked or a guard
+// is overridden, the question, the entry, and the wait.
+func (c *cli) perform(ctx context.Context, f *changeFlags, ch change) error {
+	client := c.client()
+	defer client.Close()
+	if f.dryRun {
+		return c.rehearse(ctx, client, f, ch)
+	}
+	if !f.yes && !c.interactive() {
+		return usageError(fmt.Errorf("%s needs a person's yes and there is no terminal to ask on. Next: the same with --yes, or with --dry-run first", ch.verb))
+	}
+	if f.force {
+		if err := c.overridden(ctx, client, ch); err != nil {
+			return err
+		}
+	}
+	if !f.yes {
+		if err := c.ask(ctx, client, f, ch); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	var got api.Changed
+	if err := client.Post(ctx, ch.path, ch.body(false, f.force), &got); err != nil {
+		return c.refused(err)
+	}
+	if c.json() {
+		if err := c.printValue(got); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(c.out, "%s: entered as %s\n", strings.TrimSpace(ch.verb+" "+ch.site), got.Reply.Fence)
+		c.follows(got.Follows)
+	}
+	if f.wait > 0 && ch.done != nil {
+		return c.waitProven(ctx, client, f.wait, start, ch, got.Reply.Fence)
+	}
+	return nil
+}
+
+// rehearse asks the guards and prints all they say.
+func (c *cli) rehearse(ctx context.Context, client *api.Client, f *changeFlags, ch change) error {
+	var got api.Changed
+	if err := client.Post(ctx, ch.path, ch.body(true, f.force), &got); err != nil {
+		return c.refused(err)
+	}
+	if c.json() {
+		return c.printValue(got)
+	}
+	fmt.Fprintln(c.out, "dry run: nothing was changed")
+	c.answers(&got.Reply)
+	fmt.Fprintln(c.out, "what would follow:")
+	c.follows(got.Follows)
+	return nil
+}
+
+// refused prints every guard's answer, and hands the refusal on.
+func (c *cli) refused(err error) error {
+	var e *api.Error
+	if errors.As(err, &e) && e.Reply != nil {
+		if c.json() {
+			c.printValue(e)
+		} else {
+			c.answers(e.Reply)
+		}
+	}
+	return err
+}
+
+func (c *cli) answers(r *decide.Reply) {
+	var b strings.Builder
+	c.page.rulings(&b, r.Rulings, true)
+	if len(r.Rulings) == 0 && r.Refused != nil {
+		c.page.guard(&b, r.Refused)
+	}
+	io.WriteString(c.out, b.String())
+}
+
+func (c *cli) follows(lines []string) {
+	for _, l := range lines {
+		for i, part := range wrap(c.page.text(c.command(l)), c.page.width-4) {
+			lead := "  " + c.page.pick("→", "-") + " "
+			if i > 0 {
+				lead = "    "
+			}
+			fmt.Fprintln(c.out, lead+part)
+		}
+	}
+}
+
+// overridden names the guard that --force is about to pass, by asking without it.
+func (c *cli) overridden(ctx context.Context, client *api.Client, ch change) error {
+	var got api.Changed
+	err := client.Post(ctx, ch.path, ch.body(true, false), &got)
+	var e *api.Error
+	switch {
+	case err == nil:
+		fmt.Fprintln(c.err, "--force is not needed: no guard refuses")
+	case !errors.As(err, &e) || e.Code != api.CodeRefused:
+		return err
+	case e.Override == "":
+		return c.refused(err)
+	default:
+		text := strings.TrimPrefix(e.Message, "refused by ")
+		fmt.Fprintf(c.err, "--force overrides %s; %s; recorded with your name\n", printable(text), printable(e.Override))
+	}
+	return nil
+}
+
+// ask shows what would happen and waits for a person's answer. Overriding a
+// guard takes the name of the site, so that no habit of typing y does it.
+func (c *cli) ask(ctx context.Context, client *api.Client, f *changeFlags, ch change) error {
+	var plan api.Changed
+	if err := client.Post(ctx, ch.path, ch.body(true, f.force), &plan); err != nil {
+		return c.refused(err)
+	}
+	if !c.json() {
+		c.answers(&plan.Reply)
+		c.follows(plan.Follows)
+	}
+	want := "y"
+	if f.force {
+		want = ch.site
+		fmt.Fprintf(c.err, "type the site's name, %s, to go on: ", want)
+	} else {
+		fmt.Fprintf(c.err, "%s: go on? [y/N] ", strings.TrimSpace(ch.verb+" "+ch.site))
+	}
+	line, _ := bufio.NewReader(io.LimitReader(c.in, 256)).ReadString('\n')
+	got := strings.TrimSpace(line)
+	if got == want || !f.force && strings.EqualFold(got, "yes") || !f.force && got == "Y" {
+		return nil
+	}
+	return &exitError{exitFailed, errors.New("nothing was changed")}
+}
+
+// waitProven polls the site until every unit of the change is where it should
+// be and the wire proves it. When the time is over the action goes on.
+func (c *cli) waitProven(ctx context.Context, client *api.Client, limit time.Duration, start time.Time, ch change, fence steadycast.Fence) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	wait, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	missing := "no word from the site yet"
+	pause := 20 * time.Millisecond
+	for {
+		var got api.Units
+		err := client.Get(wait, "units", query("site", ch.site), &got)
+		var e *api.Error
+		switch {
+		case errors.As(err, &e):
+			return err
+		case err != nil && wait.Err() == nil:
+			missing = err.Error()
+		case err == nil:
+			if missing = unproven(&got, &ch, fence); missing == "" {
+				fmt.Fprintf(c.err, "proven after %s: every peer that is up has acknowledged\n", latency(time.Since(start)))
+				return nil
+			}
+		}
+		select {
+		case <-wait.Done():
+			unit := ch.site
+			if len(ch.prefixes) > 0 {
+				unit += " " + ch.prefixes[0].String()
+			} else if len(got.Units) > 0 {
+				unit += " " + got.Units[0].Unit.Prefix.String()
+			}
+			over := "after " + api.Span(limit)
+			if ctx.Err() != nil {
+				over = "when interrupted"
+			}
+			return &exitError{exitTimeout, fmt.Errorf("not proven %s: %s; the action goes on. Next: %s", over, missing, c.command("steadycast why "+unit))}
+		case <-time.After(pause):
+			pause = min(pause*2, 250*time.Millisecond)
+		}
+	}
+}
+
+// unproven says what is missing, or nothing.
+func unproven(got *api.Units, ch *change, fence steadycast.Fence) string {
+	if got.Fence.Compare(fence) < 0 {
+		return "the site has not acted on it yet"
+	}
+	for i := range got.Units {
+		u := &got.Units[i]
+		if len(ch.prefixes) > 0 && !(steadycast.Order{Prefixes: ch.prefixes}).Covers(u.Unit.Prefix) {
+			continue
+		}
+		switch {
+		case !ch.done(u) && len(u.Why) > 0:
+			return u.Unit.String() + ": " + u.Why[0]
+		case !ch.done(u):
+			return u.Unit.String() + " is not there yet"
+		case !u.Proven:
+			return u.Unit.String() + ": " + u.Unproven
+		}
+	}
+	if len(got.Units) == 0 {
+		return "no word from the site yet"
+	}
+	return ""
+}
+
+func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cobra.Command {
+	f := &changeFlags{}
+	cmd := &cobra.Command{
+		Use: kind.String() + " SITE", Short: short, Long: long, GroupID: groupChange, Args: cobra.ExactArgs(1),
+		Example: fmt.Sprintf("  steadycast %s fra --reason \"rack swap, CHG-4411\" --for 2h --wait", kind),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prefixes, err := f.check()
+			if err != nil {
+				return err
+			}
+			lasting := ""
+			if f.lasting > 0 {
+				lasting = f.lasting.String()
+			}
+			return c.perform(cmd.Context(), f, change{
+				verb: kind.String(), path: "orders", site: args[0], prefixes: prefixes,
+				body: func(dryRun, force bool) any {
+					return api.OrderRequest{Kind: kind, Site: args[0], Prefixes: prefixes, Reason: f.reason, For: lasting, Force: force, DryRun: dryRun}
+				},
+				done: func(u *api.Unit) bool {
+					return u.Wanted == (kind == steadycast.OrderAnnounce)
+				},
+			})
+		},
+		ValidArgsFunction: c.completeSites,
+	}
+	fs := cmd.Flags()
+	f.common(fs)
+	f.waiting(fs)
+	fs.DurationVar(&f.lasting, "for", 0, "end by itself after this long, for example 2h; default: until undrain")
+	fs.BoolVar(&f.force, "force", false, "pass the guards that a person may override; they are named and recorded")
+	fs.StringArrayVar(&f.prefixes, "prefix", nil, "of this prefix only; may be repeated")
+	return cmd
+}
+
+// newScopeCommand makes undrain, freeze, thaw, unlock and resume, which differ
+// in whether a site must be named and whether there is something to wait for.
+func newScopeCommand(c *cli, verb, path, short string, needSite bool, done func(*api.Unit) bool) *cobra.Command {
+	f := &changeFlags{}
+	use, args := verb+" [SITE]", cobra.MaximumNArgs(1)
+	if needSite {
+		use, args = verb+" SITE", cobra.ExactArgs(1)
+	}
+	cmd := &cobra.Command{
+		Use: use, Short: short, GroupID: groupChange, Args: args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prefixes, err := f.check()
+			if err != nil {
+				return err
+			}
+			var prefix netip.Prefix
+			if len(prefixes) > 0 {
+				prefix = prefixes[0]
+			}
+			if len(prefixes) > 1 {
+				return usageError(fmt.Errorf("--prefix may be given once to %s", verb))
+			}
+			return c.perform(cmd.Context(), f, change{
+				verb: verb, path: path, site: arg(args, 0), prefixes: prefixes, done: done,
+				body: func(dryRun, _ bool) any {
+					return api.ScopeRequest{Site: arg(args, 0), Prefix: prefix, Reason: f.reason, DryRun: dryRun}
+				},
+			})
+		},
+		ValidArgsFunction: c.completeSites,
+	}
+	f.common(cmd.Flags())
+	if done != nil {
+		f.waiting(cmd.Flags())
+	}
+	cmd.Flags().StringArrayVar(&f.prefixes, "prefix", nil, "of this prefix only")
+	return cmd
+}
+
+// changeCommands are all that enter something into the ledger.
+func changeCommands(c *cli) []*cobra.Command {
+	announced := func(u *api.Unit) bool { return u.Wanted }
+	return []*cobra.Command{
+		newOrderCommand(c, steadycast.OrderWithdraw, "Take a site's routes away now", "Take a site's routes away now, and keep them away until undrain or --for ends.\nThe other sites' floors and capacity are asked first."),
+		newOrderCommand(c, steadycast.OrderDrain, "Take a site's routes away gently, for maintenance", "Mark a site's routes with GSHUT (RFC 8326), wait, then take them away, and keep\nthem away until undrain or --for ends."),
+		newOrderCommand(c, steadycast.OrderAnnounce, "Announce a site's routes, whatever its checks say", "Announce a site's routes and keep them announced whatever its checks say, until\nundrain or --for ends."),
+		newScopeCommand(c, "undrain", "orders/clear", "End the orders over a site: its checks decide again", true, announced),
+		newScopeCommand(c, "freeze", "freeze", "Stop automation, everywhere or at one site; people's orders still work", false, nil),
+		newScopeCommand(c, "thaw", "thaw", "Let automation go on", false, nil),
+		newScopeCommand(c, "unlock", "unlock", "Clear the lock of a site that came and went too often", true, nil),
+		newScopeCommand(c, "resume", "resume", "Let a site that is well and on hold return", true, announced),
+	}
+}

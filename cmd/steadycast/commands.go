@@ -1,0 +1,16 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// commands lists every command, in the order of help within each group.
+func commands(c *cli) []*cobra.Command {
+	cobra.EnableCommandSorting = false
+	all := []*cobra.Command{
+		newStatusCommand(c), newSitesCommand(c), newWhyCommand(c), newRoutesCommand(c), newPeersCommand(c),
+		newChecksCommand(c), newEventsCommand(c), newVersionCommand(c),
+		newCheckCommand(c), newReloadCommand(c),
+		newFaultCommand(c, "kill", "Kill the service of a demo's site", "the service of %s is killed"),
+		newFaultCommand(c, "heal", "Bring the service of a demo's site back", "the service of %s is back"),
+	}
+	return append(all, changeCommands(c)...)
+}

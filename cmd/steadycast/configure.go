@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steadycast/steadycast/internal/api"
+	"github.com/steadycast/steadycast/internal/config"
+)
+
+func newCheckCommand(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use: "check FILE…", Short: "Judge configuration files; needs no daemon and no rights", GroupID: groupConfigure, Args: cobra.MinimumNArgs(1),
+		Long: "Judge node.yaml and fleet.yaml as a daemon would that starts with them, and name\nevery problem at once as file:line:col: path: what; allowed. Exits 2 if there is any.",
+		RunE: func(_ *cobra.Command, files []string) error {
+			ps := config.Check(files...)
+			lines, ok := config.Report(files, ps)
+			if c.json() {
+				if err := c.printValue(checked(ok, ps)); err != nil {
+					return err
+				}
+			} else {
+				for _, l := range lines {
+					fmt.Fprintln(c.out, printable(l))
+				}
+			}
+			if !ok {
+				return &exitError{code: exitUsage}
+			}
+			return nil
+		},
+	}
+}
+
+// problem is one line of `check -o json`.
+type problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Text    string `json:"text"`
+	Warning bool   `json:"warning,omitempty"`
+}
+
+// report is the answer of `check -o json`.
+type report struct {
+	OK       bool      `json:"ok"`
+	Problems []problem `json:"problems"`
+}
+
+func checked(ok bool, ps config.Problems) report {
+	out := report{OK: ok, Problems: []problem{}}
+	for _, p := range ps {
+		out.Problems = append(out.Problems, problem{p.Place.File, p.Place.Line, p.Place.Col, p.Path, p.Text, p.Warning})
+	}
+	return out
+}
+
+func newReloadCommand(c *cli) *cobra.Command {
+	var dryRun bool
+	cmd := &cobra.Command{
+		Use: "reload", Short: "Read the configuration again; a bad one changes nothing", GroupID: groupConfigure, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client := c.client()
+			defer client.Close()
+			var got api.Reload
+			if err := client.Post(cmd.Context(), "reload", api.ReloadRequest{DryRun: dryRun}, &got); err != nil {
+				return err
+			}
+			if c.json() {
+				if err := c.printValue(got); err != nil {
+					return err
+				}
+			}
+			if len(got.Problems) > 0 {
+				return usageError(errors.New("reload refused, the old configuration goes on:\n" + strings.Join(got.Problems, "\n")))
+			}
+			if c.json() {
+				return nil
+			}
+			switch {
+			case len(got.Changes) == 0:
+				fmt.Fprintln(c.out, "nothing differs from what is running")
+			case got.DryRun:
+				fmt.Fprintln(c.out, "dry run: nothing was changed; a reload would do this:")
+			default:
+				fmt.Fprintln(c.out, "reloaded:")
+			}
+			c.follows(got.Changes)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would change, and change nothing")
+	return cmd
+}

@@ -1,0 +1,139 @@
+// Command steadycast keeps shared anycast prefixes announced from the sites
+// that can serve them. One binary is the daemons, the command line and the demo.
+//
+// The commands that look and change speak with a running daemon over its unix
+// socket and keep nothing themselves. What is shown is rendered by pure
+// functions (render_*.go) from the daemon's answer; what is asked and how it
+// ends is in the command's own file.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steadycast/steadycast/internal/api"
+)
+
+func main() {
+	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// execute runs one command line and returns its exit code.
+func execute(args []string, in io.Reader, out, errOut io.Writer) int {
+	c := &cli{in: in, out: out, err: errOut}
+	root := newRoot(c)
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.Execute()
+	if err == nil {
+		return exitOK
+	}
+	if !c.started && !hasCode(err) {
+		err = usageError(c.explainUsage(root, args, err))
+	}
+	if text := c.complaint(err); text != "" {
+		fmt.Fprintln(errOut, "steadycast: "+text)
+	}
+	return exitCode(err)
+}
+
+// The groups of commands, as help shows them.
+const (
+	groupSee       = "see"
+	groupChange    = "change"
+	groupConfigure = "configure"
+	groupDaemon    = "daemon"
+	groupLab       = "lab"
+)
+
+func newRoot(c *cli) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "steadycast",
+		Short: "Keep shared anycast prefixes announced from the sites that can serve them",
+		Long: `steadycast keeps shared anycast prefixes announced from the sites that can
+serve them, and only from those.
+
+Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 refused by a guard,
+4 no such object, 5 daemon unreachable, 6 wait timed out (the action goes on),
+7 degraded (status --exit-code).`,
+		SilenceUsage:       true,
+		SilenceErrors:      true,
+		DisableSuggestions: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.settle(); err != nil {
+				return usageError(err)
+			}
+			c.started = true
+			return nil
+		},
+	}
+	root.AddGroup(
+		&cobra.Group{ID: groupSee, Title: "See:"},
+		&cobra.Group{ID: groupChange, Title: "Change:"},
+		&cobra.Group{ID: groupConfigure, Title: "Configure:"},
+		&cobra.Group{ID: groupDaemon, Title: "Run:"},
+		&cobra.Group{ID: groupLab, Title: "Lab:"},
+	)
+	root.SetHelpCommandGroupID(groupSee)
+	root.SetCompletionCommandGroupID(groupConfigure)
+	c.flags(root.PersistentFlags())
+	root.AddCommand(commands(c)...)
+	return root
+}
+
+// explainUsage makes one sentence of a mistake in the command line.
+func (c *cli) explainUsage(root *cobra.Command, args []string, err error) error {
+	cmd, rest, findErr := root.Find(args)
+	if findErr != nil && len(rest) > 0 {
+		word := rest[0]
+		for _, a := range args {
+			if !strings.HasPrefix(a, "-") && strings.Contains(findErr.Error(), fmt.Sprintf("%q", a)) {
+				word = a
+				break
+			}
+		}
+		text := fmt.Sprintf("unknown command %q", word)
+		if near := root.SuggestionsFor(word); len(near) > 0 {
+			return fmt.Errorf("%s; did you mean %s?", text, strings.Join(near, " or "))
+		}
+		return fmt.Errorf("%s. Next: steadycast --help", text)
+	}
+	if cmd == nil {
+		cmd = root
+	}
+	return fmt.Errorf("%s. Next: %s --help", strings.TrimSuffix(err.Error(), "."), cmd.CommandPath())
+}
+
+// complaint is what is said of an error: what, why, and what to do now.
+func (c *cli) complaint(err error) string {
+	text := err.Error()
+	if text == "" {
+		return ""
+	}
+	var refusal *api.Error
+	var gone *api.Unreachable
+	switch {
+	case errors.As(err, &refusal):
+		if refusal.Override != "" {
+			text += ". Override: " + refusal.Override
+		}
+		if refusal.Next != "" {
+			text += ". Next: " + c.command(refusal.Next)
+		}
+	case errors.As(err, &gone):
+		switch {
+		case errors.Is(err, os.ErrPermission):
+			text += "; run it as root, or join the group of the socket"
+		case errors.Is(err, os.ErrNotExist), strings.Contains(text, "connection refused"):
+			text += "; is the agent running? Another socket is given with --socket"
+		}
+	}
+	return printable(text)
+}

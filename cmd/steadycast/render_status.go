@@ -1,0 +1,167 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/steadycast/steadycast/internal/api"
+)
+
+// mostRows are shown of a status; beyond it only those with something to say.
+const mostRows = 40
+
+// renderStatus is the page of `steadycast status`: the verdict first, then the
+// guards, then one row per unit, and last what to do next.
+func renderStatus(s style, st *api.Status, all bool) string {
+	var b strings.Builder
+	label := "Fleet " + st.Fleet
+	if st.Mode == "solo" || st.Fleet == "" {
+		label = "Node " + st.Node
+	}
+	mark, i := st.Summary.Mark, levelInk(st.Summary.Level)
+	if st.Summary.Level != api.LevelOK {
+		mark = strings.ToUpper(mark)
+	}
+	s.labelled(&b, label, i, st.Summary.Sentence+" — "+mark)
+	s.labelled(&b, "Guards", plain, guardsLine(st))
+	for _, f := range st.Freezes {
+		where := "everything"
+		if f.Scope.Site != "" || f.Scope.Prefix.IsValid() {
+			where = strings.TrimSpace(f.Scope.Site + " " + prefixText(f.Scope.Prefix))
+		}
+		who := "by " + f.Actor
+		if f.Breaker {
+			who = "by the breaker"
+		}
+		s.labelled(&b, "Frozen", yellow, fmt.Sprintf("%s, %s: %s", where, who, f.Reason))
+	}
+	if st.LedgerLost != "" {
+		s.labelled(&b, "Ledger", red, "lost: "+st.LedgerLost+"; routes stay as they are")
+	}
+	if st.Config.LastError != "" {
+		s.labelled(&b, "Config", red, fmt.Sprintf("reload refused, revision %d keeps running: %s", st.Config.Revision, st.Config.LastError))
+	}
+	for _, a := range st.Alarms {
+		text := a.Text
+		if a.Site != "" {
+			text = a.Site + ": " + text
+		}
+		s.labelled(&b, "Alarm", red, fmt.Sprintf("%s (for %s)", text, span(st.At, a.Since)))
+	}
+	b.WriteByte('\n')
+
+	rows, hidden := shown(st.Rows, all)
+	if len(rows) > 0 {
+		b.WriteString(unitTable(s, st, rows).render(s))
+		b.WriteByte('\n')
+	}
+	if hidden > 0 {
+		s.labelled(&b, "Also", plain, fmt.Sprintf("%d more are announced and well: %s", hidden, s.command("steadycast status --all")))
+	}
+	s.labelled(&b, "Seen", dim, fmt.Sprintf("from %s at %s, %s", st.Node, clock(st.At), heard(st)))
+	s.labelled(&b, "Next", bold, s.command(st.Summary.Next))
+	return b.String()
+}
+
+func levelInk(l api.Level) ink {
+	switch l {
+	case api.LevelOK:
+		return green
+	case api.LevelCritical:
+		return red
+	}
+	return yellow
+}
+
+// shown leaves out well rows when there are too many for a page.
+func shown(rows []api.Row, all bool) ([]api.Row, int) {
+	if all || len(rows) <= mostRows {
+		return rows, 0
+	}
+	var out []api.Row
+	for _, r := range rows {
+		if r.State != api.Announced || r.Why != "" {
+			out = append(out, r)
+		}
+	}
+	return out, len(rows) - len(out)
+}
+
+// guardsLine gives the numbers of the prefix nearest to its floor.
+func guardsLine(st *api.Status) string {
+	if len(st.Prefixes) == 0 {
+		return "no prefix, nothing to guard"
+	}
+	at := 0
+	room := func(i int) int { return st.Tallies[i].Announcing - st.Tallies[i].Floor }
+	for i := range st.Prefixes {
+		if i < len(st.Tallies) && room(i) < room(at) {
+			at = i
+		}
+	}
+	p, t := st.Prefixes[at], st.Tallies[at]
+	limit := ""
+	if t.Floor > 0 && t.Announcing <= t.Floor {
+		limit = " (at its limit)"
+	}
+	parts := []string{
+		fmt.Sprintf("floor %d of %d, %d announce%s", p.Floor, p.Sites, t.Announcing, limit),
+		fmt.Sprintf("withdrawals %d of %d used", p.FleetUsed, p.FleetLimit),
+		fmt.Sprintf("in trouble %d, breaker at %d", p.Troubled, p.BreakerLimit),
+	}
+	if len(st.Prefixes) > 1 {
+		parts[0] = p.Prefix.String() + ": " + parts[0]
+	}
+	mode := "automatic"
+	if len(st.Freezes) > 0 {
+		mode = "frozen in part"
+		if slices.ContainsFunc(st.Freezes, func(f decideFreeze) bool { return f.Scope.Site == "" && !f.Scope.Prefix.IsValid() }) {
+			mode = "frozen"
+		}
+	}
+	return strings.Join(append(parts, mode), " · ")
+}
+
+// heard says how fresh the page is.
+func heard(st *api.Status) string {
+	sites := map[string]bool{}
+	late := map[string]bool{}
+	var oldest = st.At
+	for _, r := range st.Rows {
+		sites[r.Unit.Site] = true
+		if r.State == api.NotHeard {
+			late[r.Unit.Site] = true
+			continue
+		}
+		if r.Heard.Before(oldest) {
+			oldest = r.Heard
+		}
+	}
+	fresh := len(sites) - len(late)
+	switch {
+	case fresh == 0 && len(sites) > 0:
+		return "no site is heard"
+	case len(sites) == 1:
+		return fmt.Sprintf("heard %s ago", api.Span(st.At.Sub(oldest)))
+	case len(late) > 0:
+		return fmt.Sprintf("%d of %d sites heard within %s", fresh, len(sites), api.Span(st.At.Sub(oldest)))
+	}
+	return fmt.Sprintf("all %d sites heard within %s", len(sites), api.Span(st.At.Sub(oldest)))
+}
+
+func unitTable(s style, st *api.Status, rows []api.Row) *table {
+	t := &table{columns: []column{{"SITE", false}, {"PREFIX", false}, {"STATE", false}, {"FOR", false}, {"CHECKS", false}, {"BGP", false}, {"WHY", false}}}
+	for _, r := range rows {
+		checks, peers := fmt.Sprintf("%d/%d", r.ChecksUp, r.Checks), fmt.Sprintf("%d/%d", r.PeersUp, r.Peers)
+		for2, peerInk := span(st.At, r.Since), plain
+		if r.State == api.NotHeard {
+			checks, peers, for2 = "?", "?", "?"
+		} else if r.PeersUp < r.Peers {
+			peerInk = yellow
+		}
+		t.add(cell{r.Unit.Site, plain}, cell{r.Unit.Prefix.String(), plain}, s.state(r.State),
+			cell{for2, plain}, cell{checks, plain}, cell{peers, peerInk}, cell{r.Why, plain})
+	}
+	return t
+}

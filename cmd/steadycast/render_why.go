@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/api"
+)
+
+// renderWhy is the page of `steadycast why`: the pipe from the probes to the
+// wire, one paragraph a station.
+func renderWhy(s style, now time.Time, w *api.Why) string {
+	var b strings.Builder
+	st := s.state(w.Row.State)
+	age := ""
+	if !w.Row.Since.IsZero() && w.Row.State != api.NotHeard {
+		age = " for " + span(now, w.Row.Since)
+	}
+	why := w.Row.Why
+	if why == "" {
+		why = "as it should be"
+	}
+	s.labelled(&b, w.Row.Unit.Site, st.ink, fmt.Sprintf("%s  %s%s", w.Row.Unit.Prefix, st.text, age))
+	s.labelled(&b, "Because", plain, why)
+	b.WriteByte('\n')
+
+	for _, svc := range w.Services {
+		v := svc.Verdict
+		text := fmt.Sprintf("%s %s for %s", v.Service, v.State, span(now, svc.Since))
+		if v.Held {
+			text += ", held: too little evidence to judge"
+		}
+		if v.Bad > 0 {
+			text += fmt.Sprintf(", %d bad rounds", v.Bad)
+		}
+		if v.Good > 0 {
+			text += fmt.Sprintf(", %d good rounds", v.Good)
+		}
+		s.labelled(&b, "Verdict", plain, text)
+		if svc.Why != nil {
+			s.tree(&b, svc.Why, "  ", "  ")
+		}
+	}
+	if len(w.Services) == 0 {
+		s.labelled(&b, "Verdict", plain, "none: nothing was heard from the site")
+	}
+	if o := w.Row.Order; o != nil {
+		s.labelled(&b, "Order", yellow, api.OrderText(o))
+	}
+	for _, f := range w.Freeze {
+		s.labelled(&b, "Frozen", yellow, fmt.Sprintf("by %s: %s", f.Actor, f.Reason))
+	}
+	s.labelled(&b, "Ledger", plain, committedText(&w.Committed))
+	s.labelled(&b, "Prefix", plain, fmt.Sprintf("floor %d of %d sites, healthy floor %d; withdrawals %d of %d used; %d in trouble, breaker at %d",
+		w.Prefix.Floor, w.Prefix.Sites, w.Prefix.HealthyFloor, w.Prefix.FleetUsed, w.Prefix.FleetLimit, w.Prefix.Troubled, w.Prefix.BreakerLimit))
+	if w.Real != nil && w.Real.Last != nil {
+		s.labelled(&b, "Guards", plain, "as last asked")
+		s.rulings(&b, []decide.Ruling{*w.Real.Last}, false)
+	}
+	if w.Real != nil {
+		s.labelled(&b, "Wire", plain, wireText(w.Real))
+	}
+	for i := range w.Sent {
+		x := &w.Sent[i]
+		what := "withdrawn"
+		if x.Announced {
+			what = "next hop " + hop(x)
+			if a := attributes(x); a != "" {
+				what += ", " + a
+			}
+		}
+		proof := proofCell(x)
+		b.WriteString("  " + s.text(x.Peer+": "+what+", sent "+clock(x.At)+", ") + s.paint(proof.ink, proof.text) + "\n")
+	}
+	if len(w.Events) > 0 {
+		s.labelled(&b, "Events", plain, fmt.Sprintf("the last %d", len(w.Events)))
+		for i := range w.Events {
+			b.WriteString("  " + renderEvent(s, &w.Events[i]))
+		}
+	}
+	if w.Next != "" {
+		b.WriteByte('\n')
+		s.labelled(&b, "Next", bold, s.command(w.Next))
+	}
+	return b.String()
+}
+
+func committedText(v *decide.UnitView) string {
+	parts := []string{"phase " + v.Phase.String()}
+	if !v.Ever {
+		parts = append(parts, "never announced before")
+	}
+	if v.Lost {
+		parts = append(parts, "lost against its will")
+	}
+	if v.Permit.Action != steadycast.NoAction {
+		parts = append(parts, fmt.Sprintf("permit %s to %s at %s", v.Permit.ID, v.Permit.Action, v.Permit.Fence))
+	}
+	if v.CooldownLeftMS > 0 {
+		parts = append(parts, "cooldown "+api.Span(time.Duration(v.CooldownLeftMS)*time.Millisecond)+" left")
+	}
+	parts = append(parts, fmt.Sprintf("budget %d of %d used", v.BudgetUsed, v.BudgetLimit))
+	if v.Cycles > 0 {
+		parts = append(parts, fmt.Sprintf("%d cycles", v.Cycles))
+	}
+	if v.Locked {
+		parts = append(parts, "locked")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func wireText(u *api.Unit) string {
+	want := "not to be announced"
+	if u.Wanted {
+		want = "to be announced, " + u.Stance.String()
+	}
+	if u.Proven {
+		return want + "; proven at every peer that is up"
+	}
+	return want + "; NOT PROVEN: " + u.Unproven
+}
+
+// tree draws an expression with the value of each part.
+func (s style) tree(b *strings.Builder, t *steadycast.Tree, first, rest string) {
+	o := outcome(s, t.Outcome)
+	line := s.text(t.Text) + " " + s.paint(o.ink, o.text)
+	if t.Reason != "" && t.Outcome != steadycast.Up {
+		line += "  " + s.text(t.Reason)
+	}
+	b.WriteString(first + line + "\n")
+	for i := range t.Kids {
+		fork, down := s.pick("├ ", "|- "), s.pick("│ ", "|  ")
+		if i == len(t.Kids)-1 {
+			fork, down = s.pick("└ ", "`- "), s.pick("  ", "   ")
+		}
+		s.tree(b, &t.Kids[i], rest+fork, rest+down)
+	}
+}
+
+// rulings lists every guard's answer, for one unit or for several with names.
+func (s style) rulings(b *strings.Builder, rulings []decide.Ruling, named bool) {
+	for _, r := range rulings {
+		if named {
+			b.WriteString(s.text(r.Unit.String()) + "\n")
+		}
+		for _, g := range r.Guards {
+			s.guard(b, &g)
+		}
+	}
+}
+
+func (s style) guard(b *strings.Builder, g *steadycast.GuardAnswer) {
+	sign, i := s.pick("✓", "+"), green
+	text := g.Text
+	if !g.Pass {
+		sign, i = s.pick("✕", "x"), red
+		if g.Override != "" {
+			text += "; override: " + g.Override
+		}
+		if g.RetryAfter > 0 {
+			text += "; may change in " + api.Span(g.RetryAfter)
+		}
+	}
+	const column = 16
+	for n, l := range wrap(s.text(text), s.width-column-2) {
+		if n == 0 {
+			b.WriteString("  " + s.paint(i, sign) + " " + fmt.Sprintf("%-*s", column-4, s.text(g.Guard)) + "  " + l + "\n")
+		} else {
+			b.WriteString(strings.Repeat(" ", column+2) + l + "\n")
+		}
+	}
+}

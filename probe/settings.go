@@ -82,7 +82,7 @@ type HTTP struct {
 	Body   string `yaml:"body"`
 	// Host header and TLS server name, when they differ from the URL's.
 	Host    string            `yaml:"host"`
-	Headers map[string]string `yaml:"headers"`
+	Headers map[string]string `yaml:"headers" secret:"true"`
 	// Status lists what passes: 200, 2xx, 200-299. Default 2xx.
 	Status []string `yaml:"status"`
 	// Match and NotMatch are regular expressions (RE2) over the first MaxBody bytes of the body.
@@ -143,7 +143,7 @@ type ICMP struct {
 type Exec struct {
 	Argv []string `yaml:"argv"`
 	// Env is the whole environment besides PATH.
-	Env map[string]string `yaml:"env"`
+	Env map[string]string `yaml:"env" secret:"true"`
 	Dir string            `yaml:"dir"`
 }
 

@@ -1,0 +1,114 @@
+package probe
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// dialer reaches the target of a remote check from where the check says. It is
+// immutable.
+type dialer struct {
+	source netip.Addr
+	device string
+}
+
+func newDialer(c Check) dialer { return dialer{c.Source.Unmap(), c.Device} }
+
+// resolveError is a failure of this host's resolver, never of the service.
+type resolveError struct {
+	host string
+	err  error
+}
+
+func (e *resolveError) Error() string {
+	return fmt.Sprintf("this host cannot resolve %s: %v", e.host, e.err)
+}
+func (e *resolveError) Unwrap() error { return e.err }
+
+// resolve gives the address of a literal at once and asks the resolver for a
+// name; of several addresses it takes the first of the source's family.
+func (d dialer) resolve(ctx context.Context, host string) (netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Unmap(), nil
+	}
+	network := "ip"
+	if d.source.IsValid() {
+		network = "ip6"
+		if d.source.Is4() {
+			network = "ip4"
+		}
+	}
+	as, err := net.DefaultResolver.LookupNetIP(ctx, network, host)
+	if err == nil && len(as) == 0 {
+		err = errors.New("no address")
+	}
+	if err != nil {
+		return netip.Addr{}, &resolveError{host, err}
+	}
+	return as[0].Unmap(), nil
+}
+
+// dial connects over network (tcp or udp) to address, host:port.
+func (d dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	a, err := d.resolve(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	// No keepalives on connections that live for milliseconds: four system calls less.
+	nd := net.Dialer{KeepAlive: -1, FallbackDelay: -1}
+	if d.source.IsValid() {
+		switch network {
+		case "tcp":
+			nd.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(d.source, 0))
+		case "udp":
+			nd.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(d.source, 0))
+		}
+	}
+	if d.device != "" {
+		nd.Control = d.bindDevice
+	}
+	return nd.DialContext(ctx, network, net.JoinHostPort(a.String(), port))
+}
+
+func (d dialer) bindDevice(_, _ string, rc syscall.RawConn) error {
+	var err error
+	if cerr := rc.Control(func(fd uintptr) {
+		err = os.NewSyscallError("SO_BINDTODEVICE "+d.device, unix.BindToDevice(int(fd), d.device))
+	}); cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+// until makes conn fail at ctx's deadline, and at once when ctx is cancelled.
+// The caller must call the function it returns.
+func until(ctx context.Context, conn net.Conn) (done func() bool) {
+	if t, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(t)
+	}
+	return context.AfterFunc(ctx, func() { conn.SetDeadline(past) })
+}
+
+func loadCAs(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate in PEM form", file)
+	}
+	return pool, nil
+}

@@ -1,0 +1,42 @@
+// Package probe sees: it looks at services, judges what it gets back, and
+// tells what it found. It decides nothing.
+//
+// A [Check] is one thing to look at. [Compile] finds everything that can be
+// wrong with it before it runs; [Compiled.Run] makes one attempt and gives one
+// [steadycast.Result]. A [Service] is several checks joined by an expression
+// ([Expr]); a [Scheduler] runs services in rounds, and each round gives exactly
+// one [steadycast.Observation].
+//
+//	Check ──Compile──▶ Compiled ──Run──▶ Result ─┐
+//	Check ──Compile──▶ Compiled ──Run──▶ Result ─┼─ Expr ──▶ Observation
+//	Check ──Compile──▶ Compiled ──Run──▶ Result ─┘
+//
+// # Up, down, unknown
+//
+// A probe that cannot look says unknown, never down: no route, no source
+// address, no free descriptor, no permission, a broken resolver, a prober that
+// is saturated or was not given the processor in time. Only what the far side
+// did, or did not do within its deadline, is down. A down is hard when nothing
+// but the service can explain it (refused, reset, address not on this host,
+// somebody else's identity), and soft when the path or the load might (timeout,
+// slow, wrong content). Expressions keep the third value (Kleene's logic), so
+// that a missing answer is decided neither way.
+//
+// # Promises
+//
+//   - A deadline is enforced outside the probe's body. A body that does not stop
+//     is abandoned and counted, and is not started again until it has ended.
+//   - What a server sends is read up to a bound, whatever it sends.
+//   - A probe of a service address never lets another site answer: when the
+//     address is not on this host, that itself is the answer.
+//   - Rounds keep a fixed grid. A slot that is missed is skipped and counted,
+//     never made up for.
+//   - Nothing here reads the wall clock to measure time; only the age of a file
+//     and the validity of a certificate are dates.
+//
+// # Not promised
+//
+// A check that uses a host name depends on this host's resolver and gives
+// unknown when that fails: write addresses. A certificate's dates are judged by
+// this host's clock.
+package probe

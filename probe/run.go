@@ -1,0 +1,142 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/steadycast/steadycast"
+)
+
+// body makes one attempt. It should stop at ctx's deadline; it is not trusted to.
+type body interface {
+	probe(ctx context.Context) steadycast.Result
+}
+
+// Compiled is a check that is ready to run. It may be used from many
+// goroutines; at most one attempt runs at a time.
+type Compiled struct {
+	check Check // with defaults
+	env   Env
+	body  body
+	// guarded is the target's address when it is a literal: a service address
+	// that is not on this host is not asked, since another site would answer.
+	guarded netip.Addr
+
+	running   atomic.Bool
+	abandoned atomic.Uint64
+}
+
+// Compile makes a check ready. Everything that can be wrong with a check is
+// found here, all of it at once, with the path of each problem.
+func Compile(c Check, env Env) (*Compiled, error) {
+	c = c.WithDefaults()
+	if ps := c.Problems(); len(ps) > 0 {
+		return nil, problems(ps)
+	}
+	b, err := kinds[c.Kind].compile(c, env)
+	if err != nil {
+		return nil, fmt.Errorf("check %s: %w", c.Name, err)
+	}
+	out := &Compiled{check: c, env: env, body: b}
+	if kinds[c.Kind].remote {
+		out.guarded = targetAddr(c)
+	}
+	return out, nil
+}
+
+// problems joins what is wrong into one error.
+func problems(ps []Problem) error {
+	text := make([]string, len(ps))
+	for i, p := range ps {
+		text[i] = p.String()
+	}
+	return errors.New(strings.Join(text, "\n"))
+}
+
+// Check returns the settings, with defaults filled in.
+func (c *Compiled) Check() Check { return c.check }
+
+// Abandoned counts the attempts that did not stop at their deadline.
+func (c *Compiled) Abandoned() uint64 { return c.abandoned.Load() }
+
+// Running reports whether an attempt has not ended, an abandoned one included.
+func (c *Compiled) Running() bool { return c.running.Load() }
+
+// Run makes one attempt and returns within the check's timeout and a little
+// more, whatever the attempt does. While another attempt runs it gives unknown.
+func (c *Compiled) Run(ctx context.Context) steadycast.Result {
+	out := make(chan steadycast.Result, 1)
+	if !c.start(ctx, func(r steadycast.Result) { out <- r }) {
+		return unknown("still running")
+	}
+	return <-out
+}
+
+// grace is how long after its deadline a body may take to say what it was doing.
+func grace(timeout time.Duration) time.Duration {
+	return min(max(timeout/4, 50*time.Millisecond), 250*time.Millisecond)
+}
+
+// start begins an attempt and calls deliver exactly once, from another
+// goroutine. It returns false, and does nothing, while an attempt runs.
+func (c *Compiled) start(ctx context.Context, deliver func(steadycast.Result)) bool {
+	if !c.running.CompareAndSwap(false, true) {
+		return false
+	}
+	timeout := c.check.Timeout
+	began := time.Now()
+	var told atomic.Bool
+	late := time.AfterFunc(timeout+grace(timeout), func() {
+		if told.CompareAndSwap(false, true) {
+			c.abandoned.Add(1)
+			deliver(steadycast.Result{
+				Reason: fmt.Sprintf("the probe did not stop at its deadline of %v and was abandoned", timeout),
+				Took:   time.Since(began),
+			})
+		}
+	})
+	go func() {
+		r := c.attempt(ctx, began)
+		c.running.Store(false)
+		if late.Stop(); told.CompareAndSwap(false, true) {
+			deliver(r)
+		}
+	}()
+	return true
+}
+
+// attempt runs the body once in this goroutine.
+func (c *Compiled) attempt(ctx context.Context, began time.Time) (r steadycast.Result) {
+	if c.guarded.IsValid() {
+		if v, known := c.env.vip(c.guarded); known && !v.Present {
+			return hard("%v is not on this host", c.guarded)
+		}
+	}
+	ctx, cancel := context.WithDeadline(ctx, began.Add(c.check.Timeout))
+	defer cancel()
+	// A library that panics on what a server sent must not take the process along.
+	defer func() {
+		if p := recover(); p != nil {
+			r = unknown("the probe failed inside: %v", p)
+			r.Took = time.Since(began)
+		}
+	}()
+	r = c.body.probe(ctx)
+	r.Took = time.Since(began)
+	switch {
+	case r.Outcome == steadycast.Down && errors.Is(context.Cause(ctx), context.Canceled):
+		// We were stopped; what was cut short says nothing about the service.
+		r.Outcome, r.Class, r.Reason = steadycast.Unknown, steadycast.NoFailure, "stopped before it had ended"
+	case r.Outcome == steadycast.Down && r.Took >= 2*c.check.Timeout:
+		// The deadline was noticed as late as it is long: it was this host that was slow.
+		r.Reason = fmt.Sprintf("this host was late: its %v deadline ran out after %v (%s)",
+			c.check.Timeout, r.Took.Round(time.Millisecond), r.Reason)
+		r.Outcome, r.Class = steadycast.Unknown, steadycast.NoFailure
+	}
+	return r
+}

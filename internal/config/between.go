@@ -158,8 +158,8 @@ func (j *judge) target(path string, s Service, c probe.Check) {
 	host := hostOf(c)
 	p, ok := j.anycast(host)
 	switch {
-	case c.Kind == "vip" && host.IsValid() && !slices.Contains(s.addresses(), netip.PrefixFrom(host, host.BitLen())):
-		j.say(j.table, path+".target", "%s is not an address of this service; known: %s", host, list(s.addresses()))
+	case c.Kind == "vip" && host.IsValid() && !slices.Contains(s.Addresses(), netip.PrefixFrom(host, host.BitLen())):
+		j.say(j.table, path+".target", "%s is not an address of this service; known: %s", host, list(s.Addresses()))
 	case ok && !j.local(host, host):
 		j.say(j.table, path+".target", "%s is inside the anycast prefix %s and not among the vips:, so another site may answer; ask a vip, or an address of this host alone", host, p)
 	}
@@ -172,7 +172,7 @@ func (j *judge) local(a, to netip.Addr) bool {
 		return false
 	}
 	return slices.ContainsFunc(j.cfg.Fleet.Services, func(s Service) bool {
-		return slices.Contains(s.addresses(), netip.PrefixFrom(a, a.BitLen()))
+		return slices.Contains(s.Addresses(), netip.PrefixFrom(a, a.BitLen()))
 	})
 }
 

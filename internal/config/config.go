@@ -129,7 +129,7 @@ func (c *Config) VIPs() []netip.Prefix {
 	var out []netip.Prefix
 	for _, s := range c.Fleet.Services {
 		if c.Fleet.serves(c.Node.Site, s.Service) {
-			out = append(out, s.addresses()...)
+			out = append(out, s.Addresses()...)
 		}
 	}
 	slices.SortFunc(out, func(a, b netip.Prefix) int {
@@ -138,8 +138,8 @@ func (c *Config) VIPs() []netip.Prefix {
 	return slices.Compact(out)
 }
 
-// addresses are the service's own: its VIPs, and its prefixes of one address.
-func (s Service) addresses() []netip.Prefix {
+// Addresses are the service's own: its VIPs, and its prefixes of one address.
+func (s Service) Addresses() []netip.Prefix {
 	var out []netip.Prefix
 	for _, a := range s.VIPs {
 		out = append(out, netip.PrefixFrom(a, a.BitLen()))

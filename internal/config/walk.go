@@ -99,10 +99,6 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, path string, secret bool) 
 	if r.full() {
 		return
 	}
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
-		r.bad(n, path, "has no value; give one or remove the key")
-		return
-	}
 	if v.Kind() == reflect.Pointer {
 		p := reflect.New(v.Type().Elem())
 		r.value(n, p.Elem(), path, secret)
@@ -110,6 +106,12 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, path string, secret bool) 
 		return
 	}
 	_, text := v.Addr().Interface().(encoding.TextUnmarshaler)
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
+		if text || v.Kind() != reflect.Struct {
+			r.bad(n, path, "has no value; give one or remove the key")
+		} // else a section whose every line is commented out
+		return
+	}
 	switch {
 	case text || v.Type() == durationType:
 		r.scalar(n, v, path, secret)

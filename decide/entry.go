@@ -14,8 +14,9 @@ type Time int64
 // The replicated level, not the binary, selects the code.
 const RulesLevel = 1
 
-// Entry is one line of the ledger's log. Exactly one body field is set, and
-// Kind names it. Everything a replica needs is in the entry.
+// Entry is one line of the ledger's log. Kind names the body field that is set;
+// an order has Decide beside it, with what the proposer saw, and so may a table.
+// Everything a replica needs is in the entry.
 type Entry struct {
 	Kind   Kind   `json:"kind"`
 	Schema int    `json:"schema"`
@@ -99,6 +100,7 @@ type Load struct {
 // GiveUpEntry is a site's own statement that its requests up to ID are dead and
 // that it announces Units.
 type GiveUpEntry struct {
+	Site  string               `json:"site"`
 	ID    steadycast.RequestID `json:"id"`
 	Units []steadycast.Unit    `json:"units"`
 }
@@ -152,82 +154,4 @@ func (r Ruling) Refusal() (steadycast.GuardAnswer, bool) {
 		}
 	}
 	return steadycast.GuardAnswer{}, false
-}
-
-// View is the committed state, for sites, people and DNS: an immutable copy.
-type View struct {
-	Fence steadycast.Fence `json:"fence"`
-	LT    Time             `json:"lt"`
-	Table Table            `json:"table"`
-	// Units in order of site, then prefix.
-	Units []UnitView `json:"units"`
-	// Verdicts in order of site, then service.
-	Verdicts []steadycast.Verdict `json:"verdicts"`
-	Orders   []StandingOrder      `json:"orders,omitempty"`
-	Freezes  []StandingFreeze     `json:"freezes,omitempty"`
-	// Prefixes in order, with the numbers of their guards.
-	Prefixes []PrefixView `json:"prefixes"`
-}
-
-// UnitView is one unit as committed.
-type UnitView struct {
-	Unit  steadycast.Unit  `json:"unit"`
-	Phase steadycast.Phase `json:"phase"`
-	// Ever is false until the unit was In for the first time.
-	Ever bool `json:"ever"`
-	// Lost: In, but no longer announcing against its will.
-	Lost bool `json:"lost,omitempty"`
-	// Permit is the latest permit; Return is the id a return must prove.
-	Permit steadycast.Permit    `json:"permit"`
-	Return steadycast.RequestID `json:"return,omitzero"`
-	// Depreferred is set while a deprefer permit stands; Guard is what refused the withdrawal.
-	Depreferred bool   `json:"depreferred,omitempty"`
-	Guard       string `json:"guard,omitempty"`
-	Locked      bool   `json:"locked,omitempty"`
-	// OnHold: healthy, but returns wait for a person.
-	OnHold bool `json:"on_hold,omitempty"`
-	// Order is the kind of order that stands over the unit, if any.
-	Order steadycast.OrderKind `json:"order,omitempty"`
-	// Frozen gives the cause, when automation is frozen for the unit.
-	Frozen string `json:"frozen,omitempty"`
-	// Changed is when the phase last changed; CooldownLeft and the budget are at View.LT.
-	Changed        Time  `json:"changed"`
-	CooldownLeftMS int64 `json:"cooldown_left_ms,omitempty"`
-	BudgetUsed     int   `json:"budget_used"`
-	BudgetLimit    int   `json:"budget_limit"`
-	Cycles         int   `json:"cycles,omitempty"`
-}
-
-// StandingOrder is an order with its place in the log and its end.
-type StandingOrder struct {
-	Order steadycast.Order `json:"order"`
-	Fence steadycast.Fence `json:"fence"`
-	// Until is the ledger time at which it ends; 0 means not by itself.
-	Until Time `json:"until,omitempty"`
-	// LeftMS is what is left of it at View.LT.
-	LeftMS int64 `json:"left_ms,omitempty"`
-}
-
-// StandingFreeze is a freeze with its cause: a person's, or the breaker's.
-type StandingFreeze struct {
-	Scope  Scope  `json:"scope"`
-	Actor  string `json:"actor"`
-	Reason string `json:"reason"`
-	// Breaker freezes clear by themselves.
-	Breaker bool `json:"breaker,omitempty"`
-	Since   Time `json:"since"`
-}
-
-// PrefixView is one prefix over all sites.
-type PrefixView struct {
-	Prefix       netip.Prefix `json:"prefix"`
-	Sites        int          `json:"sites"`
-	Floor        int          `json:"floor"`
-	HealthyFloor int          `json:"healthy_floor"`
-	// FleetUsed of FleetLimit automatic withdrawals in the window.
-	FleetUsed  int `json:"fleet_used"`
-	FleetLimit int `json:"fleet_limit"`
-	// Troubled of BreakerLimit sites in trouble within the window.
-	Troubled     int `json:"troubled"`
-	BreakerLimit int `json:"breaker_limit"`
 }

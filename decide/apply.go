@@ -1,0 +1,144 @@
+package decide
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/steadycast/steadycast"
+)
+
+// applying is one entry on its way through the state. What it learns goes into
+// the reply; a body that turns out wrong is refused before it changes anything.
+type applying struct {
+	*state
+	e     *Entry
+	reply Reply
+}
+
+// apply carries out an entry that was understood.
+func (s *state) apply(e Entry) Reply {
+	a := applying{state: s, e: &e}
+	s.Fence.Index++
+	invalid := a.header()
+	if e.LT > s.LT && e.LT <= maxTime {
+		s.LT = e.LT
+	}
+	a.reply.Fence, a.reply.LT = s.Fence, s.LT
+	a.pass()
+	if invalid == "" {
+		invalid = a.body()
+	}
+	a.reply.Fence, a.reply.Invalid = s.Fence, invalid
+	return a.reply
+}
+
+// header says what is wrong with the head of the entry, "" if nothing.
+func (a *applying) header() string {
+	e, born := a.e, a.Rules != 0
+	kind, _ := bodiesOf(e.Kind)
+	switch has := e.bodies(); {
+	case e.Schema < 1 || e.Rules < 1:
+		return fmt.Sprintf("schema %d, rules %d: both start at 1", e.Schema, e.Rules)
+	case e.LT < 0 || e.LT > maxTime:
+		return fmt.Sprintf("ledger time %d is outside 0…%d", e.LT, maxTime)
+	case has&kind.need != kind.need || has&^(kind.need|kind.may) != 0:
+		return fmt.Sprintf("an entry of kind %s has the wrong body", e.Kind)
+	case born && e.Kind == KindGenesis:
+		return "this ledger has its genesis already"
+	case !born && e.Kind != KindGenesis:
+		return "the first entry must be the genesis"
+	case born && e.Epoch != a.Fence.Epoch:
+		return fmt.Sprintf("epoch %d is not this ledger's %d", e.Epoch, a.Fence.Epoch)
+	}
+	return ""
+}
+
+// pass lets ledger time pass: what ends by itself ends here, whatever the entry is.
+func (a *applying) pass() {
+	a.endOrders()
+	a.clearBreakers()
+}
+
+// body dispatches on the kind and says what is wrong with the content, "" if nothing.
+func (a *applying) body() string {
+	e := a.e
+	switch e.Kind {
+	case KindGenesis, KindTable:
+		return a.table(*e.Table)
+	case KindVerdict:
+		return a.verdicts(e.Verdicts)
+	case KindDecide:
+		return a.decide(*e.Decide)
+	case KindVoid:
+		return a.void(*e.Give)
+	case KindIn:
+		return a.in(*e.Return)
+	case KindLost:
+		return a.lost(e.Units)
+	case KindFound:
+		return a.found(e.Units)
+	case KindOrder:
+		return a.order(*e.Order)
+	case KindOrderClear:
+		return a.orderClear(*e.Scope)
+	case KindFreeze:
+		return a.freeze(*e.Scope)
+	case KindThaw:
+		return a.thaw(*e.Scope)
+	case KindUnlock:
+		return a.unlock(*e.Scope)
+	case KindResume:
+		return a.resume(*e.Scope)
+	}
+	return "" // a tick
+}
+
+// event records a transition.
+func (a *applying) event(ev steadycast.Event) { a.reply.Events = append(a.reply.Events, ev) }
+
+// refuse answers a person's entry with the guard that refused it whole.
+func (a *applying) refuse(guard, text, override string) {
+	a.reply.Refused = &steadycast.GuardAnswer{Guard: guard, Text: text, Override: override}
+}
+
+// known refuses a person's entry that names what the table does not have.
+func (a *applying) known(site string, prefixes ...netip.Prefix) bool {
+	if site != "" {
+		if p, ok := a.Table.Place(site); !ok || p.Witness {
+			a.refuse(wellFormed, fmt.Sprintf("no site named %s announces anything; sites: %s", site, list(a.Table.Announcers())), "")
+			return false
+		}
+	}
+	for _, p := range prefixes {
+		switch {
+		case site == "" && a.prefix(p) == nil:
+			a.refuse(wellFormed, fmt.Sprintf("no prefix %s; prefixes: %s", p, list(a.Table.AllPrefixes())), "")
+			return false
+		case site != "" && a.unit(site, p) == nil:
+			a.refuse(wellFormed, fmt.Sprintf("%s does not announce %s; its prefixes: %s", site, p, list(a.Table.PrefixesAt(site))), "")
+			return false
+		}
+	}
+	return true
+}
+
+// scope is known for a Scope.
+func (a *applying) scope(s Scope) bool {
+	if s.Prefix.IsValid() {
+		return a.known(s.Site, s.Prefix)
+	}
+	return a.known(s.Site)
+}
+
+// signed refuses a person's entry without a who and a why.
+func (a *applying) signed(actor, reason string) bool {
+	switch {
+	case actor == "":
+		a.refuse(wellFormed, "who wants this is missing", "")
+	case reason == "":
+		a.refuse(wellFormed, "the reason is missing; it is kept and shown to whoever asks why", "")
+	default:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,101 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/steadycast/steadycast"
+)
+
+// table takes a new policy. Units that it keeps keep all that is known of them;
+// new ones were never announced; those it drops are forgotten.
+func (a *applying) table(t Table) string {
+	if ps := t.Problems(); len(ps) > 0 {
+		return fmt.Sprintf("the table has %d problems; the first: %s", len(ps), ps[0])
+	}
+	t = t.WithDefaults()
+	born := a.Rules != 0
+	if born && t.Revision <= a.Table.Revision {
+		return fmt.Sprintf("revision %d is not above %d, which is in force", t.Revision, a.Table.Revision)
+	}
+	if born && !a.keepsFloors(t) {
+		return ""
+	}
+	if !born {
+		a.Rules, a.Fence.Epoch, a.reply.Fence.Epoch = a.e.Rules, a.e.Epoch, a.e.Epoch
+	}
+	a.event(steadycast.Event{
+		Kind: steadycast.EventConfig, Actor: a.e.Actor, Reason: a.e.Reason,
+		From: fmt.Sprintf("revision %d", a.Table.Revision), To: fmt.Sprintf("revision %d", t.Revision),
+	})
+	a.Table = t
+	a.settle()
+	return ""
+}
+
+// keepsFloors refuses a table that takes announcing sites away from a prefix it
+// keeps, below the floor in force: a wrong table withdraws everywhere at once.
+func (a *applying) keepsFloors(t Table) bool {
+	for _, p := range a.Prefixes {
+		left := t.SitesOf(p.Prefix)
+		if len(left) == 0 {
+			continue // it is dropped as a whole, and says so in the diff
+		}
+		was, stay := a.announcing(a.sees(p.Prefix), ""), 0
+		for _, site := range was {
+			if slices.Contains(left, site) {
+				stay++
+			}
+		}
+		if floor := a.Table.Floor(p.Prefix); stay < len(was) && stay < floor {
+			a.refuse(floorGuard, fmt.Sprintf("%d of %d would announce %s after revision %d; floor %d",
+				stay, len(was), p.Prefix, t.Revision, floor),
+				"withdraw the site by an order first, or give the prefix another floor in a revision of its own")
+			return false
+		}
+	}
+	return true
+}
+
+// settle makes the lists fit the table.
+func (a *applying) settle() {
+	var units []unitState
+	for _, site := range a.Table.Announcers() {
+		for _, p := range a.Table.PrefixesAt(site) {
+			if u := a.unit(site, p); u != nil {
+				units = append(units, *u)
+			} else {
+				units = append(units, unitState{
+					Unit: steadycast.Unit{Site: site, Prefix: p}, Changed: a.LT, Cool: never, Asked: never,
+				})
+			}
+		}
+	}
+	a.Units = units
+	var prefixes []prefixState
+	for _, p := range a.Table.AllPrefixes() {
+		if len(a.Table.SitesOf(p)) == 0 {
+			continue
+		}
+		if x := a.prefix(p); x != nil {
+			prefixes = append(prefixes, *x)
+		} else {
+			prefixes = append(prefixes, prefixState{Prefix: p, Calm: never})
+		}
+	}
+	a.Prefixes = prefixes
+	a.Verdicts = keep(a.Verdicts, func(v verdictState) bool {
+		s, ok := a.Table.Service(v.Verdict.Service)
+		return ok && slices.Contains(s.Sites, v.Verdict.Site)
+	})
+	a.Slots = keep(a.Slots, func(x slot) bool {
+		_, ok := a.Table.Place(x.Site)
+		return ok
+	})
+	a.Orders = keep(a.Orders, func(o StandingOrder) bool {
+		return slices.ContainsFunc(a.Units, func(u unitState) bool { return o.covers(u.Unit) })
+	})
+	a.Freezes = keep(a.Freezes, func(f StandingFreeze) bool {
+		return f.Scope == Scope{} || slices.ContainsFunc(a.Units, func(u unitState) bool { return f.Scope.Covers(u.Unit) })
+	})
+}

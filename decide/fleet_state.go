@@ -1,0 +1,233 @@
+package decide
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/steadycast/steadycast"
+)
+
+// Schema is the version of entries and snapshots that this code writes; it
+// reads this and all before it.
+const Schema = 1
+
+// never is the ledger time of what has not happened.
+const never Time = -1
+
+// maxTime bounds the ledger time an entry may carry (4,000 years), so that sums never overflow.
+const maxTime Time = 1 << 47
+
+// state is all a replica knows. It is written out whole as the snapshot, so
+// every field is exported and every list sorted. Lists inside a list are never
+// written in place (see grow): a clone may then share them.
+type state struct {
+	Schema int              `json:"schema"`
+	Fence  steadycast.Fence `json:"fence"`
+	LT     Time             `json:"lt"`
+	Rules  int              `json:"rules"`
+	Table  Table            `json:"table"`
+
+	Units    []unitState      `json:"units"`    // in order of Unit.Compare; all that the table has
+	Slots    []slot           `json:"slots"`    // in order of site; one per site
+	Verdicts []verdictState   `json:"verdicts"` // in order of site, then service
+	Prefixes []prefixState    `json:"prefixes"` // in order; all that the table has
+	Charges  []charge         `json:"charges"`  // fleet budget, oldest first
+	Orders   []StandingOrder  `json:"orders"`   // oldest first; at most one covers a unit
+	Freezes  []StandingFreeze `json:"freezes"`  // oldest first
+}
+
+// unitState is where one unit stands.
+type unitState struct {
+	Unit  steadycast.Unit  `json:"unit"`
+	Phase steadycast.Phase `json:"phase"`
+	Ever  bool             `json:"ever,omitempty"`
+	// Lost implies In.
+	Lost   bool                 `json:"lost,omitempty"`
+	Permit steadycast.Permit    `json:"permit"`
+	Return steadycast.RequestID `json:"return,omitzero"`
+	// Depreferred implies not Out; Guard is what refused the withdrawal.
+	Depreferred bool   `json:"depreferred,omitempty"`
+	Guard       string `json:"guard,omitempty"`
+	// Auto: it is Out (or back from there, unproven) by an automatic withdrawal.
+	Auto bool `json:"auto,omitempty"`
+	// Back: proven In again after an automatic withdrawal, so that the next one ends a cycle.
+	Back   bool `json:"back,omitempty"`
+	Locked bool `json:"locked,omitempty"`
+	// Resumed: a person ended `return: hold` for the next return.
+	Resumed bool   `json:"resumed,omitempty"`
+	Pardon  pardon `json:"pardon,omitempty"`
+	// Changed is when the phase last changed, Cool when automation last changed it.
+	Changed Time `json:"changed"`
+	Cool    Time `json:"cool"`
+	// Asked is when a withdrawal was first asked for without a troubled verdict.
+	Asked   Time     `json:"asked"`
+	Charges []charge `json:"charges,omitempty"` // site budget, oldest first
+	Cycles  []Time   `json:"cycles,omitempty"`  // when a cycle was completed, oldest first
+}
+
+// pardon is what a person's word spares the next return of a unit.
+type pardon uint8
+
+const (
+	noPardon pardon = iota
+	// sparesDamping: an order ended, so the unit was out by a person's wish and
+	// owes neither cooldown nor budget.
+	sparesDamping
+	// sparesAll: a person ordered it back; nothing that binds automation binds the return.
+	sparesAll
+)
+
+// charge is one automatic withdrawal in a budget.
+type charge struct {
+	LT   Time                 `json:"lt"`
+	Site string               `json:"site"`
+	ID   steadycast.RequestID `json:"id"`
+}
+
+// slot is the newest answered request of one site: requests are monotone per
+// site, so one slot tells repeats and stale ones.
+type slot struct {
+	Site   string               `json:"site"`
+	ID     steadycast.RequestID `json:"id"`
+	Answer Answer               `json:"answer"`
+}
+
+// verdictState is the committed verdict, and since when it is trouble.
+type verdictState struct {
+	Verdict steadycast.Verdict `json:"verdict"`
+	// Onset is when it became troubled; never while it is not.
+	Onset Time   `json:"onset"`
+	Cause string `json:"cause,omitempty"`
+}
+
+// prefixState is what the guards remember of one prefix.
+type prefixState struct {
+	Prefix netip.Prefix `json:"prefix"`
+	// Tight sets when a site is above CapacityRed and clears under three quarters of it.
+	Tight bool `json:"tight,omitempty"`
+	// Calm is since when the prefix is below the breaker's clearing share; never while it is not.
+	Calm Time `json:"calm"`
+}
+
+// clone copies what apply writes in place.
+func (s *state) clone() state {
+	c := *s
+	c.Units = slices.Clone(s.Units)
+	c.Slots = slices.Clone(s.Slots)
+	c.Verdicts = slices.Clone(s.Verdicts)
+	c.Prefixes = slices.Clone(s.Prefixes)
+	c.Charges = slices.Clone(s.Charges)
+	c.Orders = slices.Clone(s.Orders)
+	c.Freezes = slices.Clone(s.Freezes)
+	return c
+}
+
+// grow appends without ever writing into memory that a clone may share.
+func grow[T any](list []T, v T) []T { return append(slices.Clip(list), v) }
+
+// keep filters into a new list, nil when nothing is left.
+func keep[T any](list []T, ok func(T) bool) []T {
+	var out []T
+	for _, v := range list {
+		if ok(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// lt turns a duration of the table into ledger time, rounding up so that no window is shortened.
+func lt(d time.Duration) Time {
+	return Time((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
+}
+
+// since reports how long ago at was; ok is false for never.
+func (s *state) since(at Time) (Time, bool) { return s.LT - at, at != never }
+
+// within reports whether at is younger than the window.
+func (s *state) within(at Time, window time.Duration) bool {
+	age, ok := s.since(at)
+	return ok && age < lt(window)
+}
+
+// wait turns a span of ledger time into the duration people read.
+func wait(t Time) time.Duration { return time.Duration(max(t, 0)) * time.Millisecond }
+
+// unit finds a unit; nil if the table has none such.
+func (s *state) unit(site string, p netip.Prefix) *unitState {
+	want := steadycast.Unit{Site: site, Prefix: p}
+	i, ok := slices.BinarySearchFunc(s.Units, want, func(u unitState, w steadycast.Unit) int { return u.Unit.Compare(w) })
+	if !ok {
+		return nil
+	}
+	return &s.Units[i]
+}
+
+// prefix finds a prefix; nil if the table has none such.
+func (s *state) prefix(p netip.Prefix) *prefixState {
+	i, ok := slices.BinarySearchFunc(s.Prefixes, p, func(x prefixState, w netip.Prefix) int { return comparePrefix(x.Prefix, w) })
+	if !ok {
+		return nil
+	}
+	return &s.Prefixes[i]
+}
+
+// slot finds a site's slot, and where it would stand.
+func (s *state) slot(site string) (int, bool) {
+	return slices.BinarySearchFunc(s.Slots, site, func(x slot, w string) int { return cmp.Compare(x.Site, w) })
+}
+
+// answered sets a site's slot.
+func (s *state) answered(site string, id steadycast.RequestID, a Answer) {
+	v := slot{Site: site, ID: id, Answer: a}
+	if i, ok := s.slot(site); ok {
+		s.Slots[i] = v
+	} else {
+		s.Slots = slices.Insert(s.Slots, i, v)
+	}
+}
+
+// verdict finds a committed verdict, and where it would stand.
+func (s *state) verdict(site, service string) (int, bool) {
+	want := steadycast.Verdict{Site: site, Service: service}
+	return slices.BinarySearchFunc(s.Verdicts, want, func(x verdictState, w steadycast.Verdict) int {
+		return cmp.Or(cmp.Compare(x.Verdict.Site, w.Site), cmp.Compare(x.Verdict.Service, w.Service))
+	})
+}
+
+// orderOver finds the order that stands over a unit.
+func (s *state) orderOver(u steadycast.Unit) *StandingOrder {
+	for i := range s.Orders {
+		if o := &s.Orders[i]; o.Order.Site == u.Site && o.Order.Covers(u.Prefix) {
+			return o
+		}
+	}
+	return nil
+}
+
+// services are those that the unit carries, in the table's order.
+func (s *state) services(u steadycast.Unit) []Service { return s.Table.ServicesAt(u.Site, u.Prefix) }
+
+// coolLeft is what is left of the unit's cooldown.
+func (u *unitState) coolLeft(s *state) Time {
+	age, ok := s.since(u.Cool)
+	if !ok {
+		return 0
+	}
+	return max(lt(s.Table.Guards.Cooldown)-age, 0)
+}
+
+// move changes the phase.
+func (u *unitState) move(s *state, to steadycast.Phase) {
+	if u.Phase != to {
+		u.Phase, u.Changed = to, s.LT
+	}
+	if to != steadycast.In {
+		u.Lost = false
+	}
+	if to == steadycast.Out {
+		u.Depreferred, u.Guard = false, ""
+	}
+}

@@ -1,0 +1,45 @@
+package decide
+
+import "github.com/steadycast/steadycast"
+
+// phaseGuard: what the ledger counts must allow the step, and one site at a
+// time comes back to a prefix.
+func (q *asking) phaseGuard() verdictOf {
+	u := q.u
+	switch {
+	case q.action == steadycast.Return && u.Phase == steadycast.Out:
+		return q.oneReturning()
+	case q.action == steadycast.Return:
+		// Re-enterable: an answer may have been lost, or the agent restarted.
+		return pass("%s; a return may be asked for again", u.Phase)
+	case u.Phase == steadycast.Out:
+		return refuses(0, "", "out since %s: it does not announce", wait(q.LT-u.Changed))
+	case u.Phase == steadycast.Returning:
+		return pass("returning and not counted yet; it may turn round")
+	default:
+		return pass("in")
+	}
+}
+
+// oneReturning refuses while another site returns to the prefix: returns move
+// about half of all flows. One that never finishes blocks for no longer than a
+// cooldown.
+func (q *asking) oneReturning() verdictOf {
+	for _, site := range q.Table.SitesOf(q.u.Unit.Prefix) {
+		x := q.unit(site, q.u.Unit.Prefix)
+		if x == q.u || x.Phase != steadycast.Returning {
+			continue
+		}
+		left := lt(q.Table.Guards.Cooldown) - (q.LT - x.Changed)
+		switch {
+		case left <= 0:
+		case q.pardoned() == sparesAll:
+			return pass("out; %s is returning too, but a person ordered this one", site)
+		case q.underFloor():
+			return pass("out; %s is returning too, but too few announce healthily to wait", site)
+		default:
+			return refuses(soon(left), "", "%s is returning to %s; one site at a time", site, q.u.Unit.Prefix)
+		}
+	}
+	return pass("out, and no other site is returning")
+}

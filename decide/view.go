@@ -1,0 +1,150 @@
+package decide
+
+import (
+	"net/netip"
+
+	"github.com/steadycast/steadycast"
+)
+
+// View is the committed state, for sites, people and DNS: an immutable copy.
+type View struct {
+	Fence steadycast.Fence `json:"fence"`
+	LT    Time             `json:"lt"`
+	Table Table            `json:"table"`
+	// Units in order of site, then prefix.
+	Units []UnitView `json:"units"`
+	// Verdicts in order of site, then service.
+	Verdicts []steadycast.Verdict `json:"verdicts"`
+	Orders   []StandingOrder      `json:"orders,omitempty"`
+	Freezes  []StandingFreeze     `json:"freezes,omitempty"`
+	// Prefixes in order, with the numbers of their guards.
+	Prefixes []PrefixView `json:"prefixes"`
+}
+
+// UnitView is one unit as committed.
+type UnitView struct {
+	Unit  steadycast.Unit  `json:"unit"`
+	Phase steadycast.Phase `json:"phase"`
+	// Ever is false until the unit was In for the first time.
+	Ever bool `json:"ever"`
+	// Lost: In, but no longer announcing against its will.
+	Lost bool `json:"lost,omitempty"`
+	// Permit is the latest permit; Return is the id a return must prove.
+	Permit steadycast.Permit    `json:"permit"`
+	Return steadycast.RequestID `json:"return,omitzero"`
+	// Depreferred is set while a deprefer permit stands; Guard is what refused the withdrawal.
+	Depreferred bool   `json:"depreferred,omitempty"`
+	Guard       string `json:"guard,omitempty"`
+	Locked      bool   `json:"locked,omitempty"`
+	// OnHold: healthy, but returns wait for a person.
+	OnHold bool `json:"on_hold,omitempty"`
+	// Order is the kind of order that stands over the unit, if any.
+	// Under an announce order it is announced whatever the checks say.
+	Order steadycast.OrderKind `json:"order,omitempty"`
+	// Frozen gives the cause, when a person froze automation for the unit.
+	Frozen string `json:"frozen,omitempty"`
+	// Breaker gives the cause, when the breaker froze the unit's prefix. The site
+	// goes on asking: certain failures are depreferred meanwhile, and returns are
+	// granted while too few announce healthily.
+	Breaker string `json:"breaker,omitempty"`
+	// Recalled: a person ordered it back. It owes neither cooldown nor budget, is
+	// not on hold, and the site asks as soon as it is healthy, in any mode.
+	Recalled bool `json:"recalled,omitempty"`
+	// Changed is when the phase last changed; CooldownLeft and the budget are at View.LT.
+	Changed        Time  `json:"changed"`
+	CooldownLeftMS int64 `json:"cooldown_left_ms,omitempty"`
+	BudgetUsed     int   `json:"budget_used"`
+	BudgetLimit    int   `json:"budget_limit"`
+	Cycles         int   `json:"cycles,omitempty"`
+}
+
+// StandingOrder is an order with its place in the log and its end.
+type StandingOrder struct {
+	Order steadycast.Order `json:"order"`
+	Fence steadycast.Fence `json:"fence"`
+	// Until is the ledger time at which it ends; 0 means not by itself.
+	Until Time `json:"until,omitempty"`
+	// LeftMS is what is left of it at View.LT.
+	LeftMS int64 `json:"left_ms,omitempty"`
+}
+
+// StandingFreeze is a freeze with its cause: a person's, or the breaker's.
+type StandingFreeze struct {
+	Scope  Scope  `json:"scope"`
+	Actor  string `json:"actor"`
+	Reason string `json:"reason"`
+	// Breaker freezes clear by themselves.
+	Breaker bool `json:"breaker,omitempty"`
+	Since   Time `json:"since"`
+}
+
+// PrefixView is one prefix over all sites.
+type PrefixView struct {
+	Prefix       netip.Prefix `json:"prefix"`
+	Sites        int          `json:"sites"`
+	Floor        int          `json:"floor"`
+	HealthyFloor int          `json:"healthy_floor"`
+	// FleetUsed of FleetLimit automatic withdrawals in the window.
+	FleetUsed  int `json:"fleet_used"`
+	FleetLimit int `json:"fleet_limit"`
+	// Troubled of BreakerLimit sites in trouble within the window.
+	Troubled     int `json:"troubled"`
+	BreakerLimit int `json:"breaker_limit"`
+}
+
+// view builds the committed state anew.
+func (s *state) view() View {
+	v := View{Fence: s.Fence, LT: s.LT, Table: s.Table}
+	v.Units = make([]UnitView, 0, len(s.Units))
+	for i := range s.Units {
+		v.Units = append(v.Units, s.unitView(&s.Units[i]))
+	}
+	v.Verdicts = make([]steadycast.Verdict, 0, len(s.Verdicts))
+	for _, x := range s.Verdicts {
+		v.Verdicts = append(v.Verdicts, x.Verdict)
+	}
+	for _, o := range s.Orders {
+		if o.Until != 0 {
+			o.LeftMS = int64(o.Until - s.LT)
+		}
+		v.Orders = append(v.Orders, o)
+	}
+	v.Freezes = append(v.Freezes, s.Freezes...)
+	v.Prefixes = make([]PrefixView, 0, len(s.Prefixes))
+	used, _ := s.spent(s.Charges, s.Table.Guards.FleetWindow, s.Table.Guards.FleetBudget)
+	for _, x := range s.Prefixes {
+		sites := len(s.Table.SitesOf(x.Prefix))
+		v.Prefixes = append(v.Prefixes, PrefixView{
+			Prefix: x.Prefix, Sites: sites, Floor: s.Table.Floor(x.Prefix), HealthyFloor: s.Table.HealthyFloor(x.Prefix),
+			FleetUsed: used, FleetLimit: s.Table.Guards.FleetBudget,
+			Troubled: len(s.troubled(x.Prefix)), BreakerLimit: s.breakerLimit(sites),
+		})
+	}
+	return v
+}
+
+func (s *state) unitView(u *unitState) UnitView {
+	g := s.Table.Guards
+	v := UnitView{
+		Unit: u.Unit, Phase: u.Phase, Ever: u.Ever, Lost: u.Lost, Permit: u.Permit, Return: u.Return,
+		Depreferred: u.Depreferred, Guard: u.Guard, Locked: u.Locked,
+		Changed: u.Changed, CooldownLeftMS: int64(u.coolLeft(s)), BudgetLimit: g.SiteBudget, Cycles: s.cycles(u),
+	}
+	v.BudgetUsed, _ = s.spent(u.Charges, g.SiteWindow, g.SiteBudget)
+	if o := s.orderOver(u.Unit); o != nil {
+		v.Order = o.Order.Kind
+	}
+	v.OnHold = v.Order == steadycast.OrderNone && u.Phase == steadycast.Out && u.Auto && !u.Resumed && u.Pardon == noPardon &&
+		s.holds(u.Unit) && s.health(u.Unit).ok
+	v.Recalled = u.Pardon == sparesAll && u.Phase != steadycast.In
+	for _, f := range s.Freezes {
+		switch {
+		case !f.Scope.Covers(u.Unit):
+		case f.Breaker:
+			v.Breaker = f.Reason
+		case v.Frozen == "":
+			v.Frozen = f.Actor + ": " + f.Reason
+		}
+	}
+	return v
+}

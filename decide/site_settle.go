@@ -1,0 +1,308 @@
+package decide
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/steadycast/steadycast"
+)
+
+// forever is later than every instant.
+const forever = Now(1<<63 - 1)
+
+// deadline is the earliest of several instants.
+type deadline struct {
+	at Now
+	ok bool
+}
+
+func (d *deadline) by(at Now) {
+	if at < forever && (!d.ok || at < d.at) {
+		d.at, d.ok = at, true
+	}
+}
+
+// settle brings everything that follows from verdicts, views and proofs up to
+// date. It is the same whatever the input was, and doing it twice changes
+// nothing. It finds out until when it need not be done again.
+func (s *Site) settle(now Now) {
+	var wake deadline
+	s.freezeAlone(now, &wake)
+	s.report(now)
+	s.overdue(now)
+	if s.committed && s.proved {
+		s.begin(now)
+		for i := range s.units {
+			s.place(now, &s.units[i])
+		}
+		s.overdue(now)
+		s.ask(now, &wake)
+		s.giveUp(now, &wake)
+		s.announce(now)
+		for i := range s.units {
+			s.units[i].wakes(s, now, &wake)
+		}
+		s.watch(now, &wake)
+	}
+	s.doubtProber()
+	s.pace()
+	s.idle, s.idleUntil = true, forever
+	if wake.ok {
+		s.idleUntil = wake.at
+	}
+}
+
+// begin takes over from an earlier agent, once: what the speaker announces goes
+// on, unless the phase or an order says otherwise (see place).
+func (s *Site) begin(now Now) {
+	if s.begun {
+		return
+	}
+	s.begun = true
+	s.compare(now)
+	for i := range s.units {
+		if u := &s.units[i]; u.onWire {
+			u.announced, u.ever, u.reason = true, true, "announced by the speaker before this agent started"
+		}
+	}
+}
+
+// wakes names the instants at which the unit changes by itself.
+func (u *unit) wakes(s *Site, now Now, wake *deadline) {
+	if u.draining {
+		wake.by(u.leaveAt)
+	}
+	if now < u.warm {
+		wake.by(u.warm)
+	}
+	if !u.announced && u.view.Phase == steadycast.In && now < s.o.Jitter {
+		wake.by(s.o.Jitter)
+	}
+}
+
+// report tells the ledger the verdicts that changed.
+func (s *Site) report(now Now) {
+	var vs []steadycast.Verdict
+	for i := range s.services {
+		if sv := &s.services[i]; sv.loud {
+			sv.loud, sv.reported = false, now
+			vs = append(vs, s.verdict(sv))
+		}
+	}
+	if len(vs) > 0 {
+		s.out = append(s.out, Report{Verdicts: vs})
+	}
+}
+
+// pace hurries the probes of a service in suspicion, and keeps them hurrying
+// until the first request to withdraw it is concluded, for a permit may be
+// carried out only while the failure is still seen.
+func (s *Site) pace() {
+	for i := range s.services {
+		sv := &s.services[i]
+		fast := sv.state == steadycast.Suspect ||
+			sv.failed() && !sv.answered && s.asked != nil && s.asked.req.Service == sv.conf.Name
+		if fast != sv.fast {
+			sv.fast = fast
+			s.out = append(s.out, Pace{Service: sv.conf.Name, Fast: fast})
+		}
+	}
+}
+
+// announce gives the speaker the whole set when it differs from the last, or
+// when the speaker may have lost it.
+func (s *Site) announce(now Now) {
+	set := steadycast.RouteSet{
+		Incarnation: s.o.Incarnation, Version: s.set.Version + 1, Fence: s.fence,
+		VIPs: slices.Clone(s.o.VIPs),
+	}
+	for i := range s.units {
+		if u := &s.units[i]; u.announced {
+			set.Routes = append(set.Routes, u.asRoute(now))
+		}
+	}
+	changed := diff(s.set.Routes, set.Routes)
+	if s.given && !s.resend && len(changed) == 0 {
+		return
+	}
+	for _, p := range changed {
+		if !slices.Contains(s.changed, p) {
+			s.changed = append(s.changed, p)
+		}
+	}
+	s.set, s.setAt, s.given, s.resend = set, now, true, false
+	s.out = append(s.out, Announce{Set: set})
+}
+
+func (u *unit) asRoute(now Now) steadycast.Route {
+	return steadycast.Route{
+		Prefix: u.id.Prefix, Stance: u.stance(now),
+		Communities: u.policy.Communities, LargeCommunities: u.policy.LargeCommunities, MED: u.policy.MED,
+		Permit: u.permit, Reason: u.reason,
+	}
+}
+
+// diff names the prefixes whose routes differ between two sorted lists in more
+// than their words: the record of a route may age, its attributes may not.
+func diff(old, set []steadycast.Route) []netip.Prefix {
+	var ps []netip.Prefix
+	for len(old) > 0 || len(set) > 0 {
+		switch c := headOrder(old, set); {
+		case c < 0:
+			ps, old = append(ps, old[0].Prefix), old[1:]
+		case c > 0:
+			ps, set = append(ps, set[0].Prefix), set[1:]
+		default:
+			if !sameOnWire(old[0], set[0]) {
+				ps = append(ps, set[0].Prefix)
+			}
+			old, set = old[1:], set[1:]
+		}
+	}
+	return ps
+}
+
+func headOrder(a, b []steadycast.Route) int {
+	switch {
+	case len(a) == 0:
+		return 1
+	case len(b) == 0:
+		return -1
+	default:
+		return comparePrefix(a[0].Prefix, b[0].Prefix)
+	}
+}
+
+func sameOnWire(a, b steadycast.Route) bool {
+	return a.Stance == b.Stance && slices.Equal(a.Communities, b.Communities) &&
+		slices.Equal(a.LargeCommunities, b.LargeCommunities) && sameNumber(a.MED, b.MED)
+}
+
+func sameNumber(a, b *uint32) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
+
+// commit takes a view of the ledger. One with a lower fence than was seen comes
+// from an old leader or a restored backup and is not believed.
+func (s *Site) commit(now Now, v View) {
+	if v.Fence.Compare(s.fence) < 0 {
+		return
+	}
+	s.raise(v.Fence)
+	if t := v.Table; len(t.Services) > 0 && (t.Revision != s.table.Revision || !s.committed) {
+		s.adopt(t)
+	}
+	s.view, s.committed = v, true
+	for i := range s.units {
+		s.see(&s.units[i])
+	}
+	if s.ledgerGone != "" {
+		s.note(steadycast.Event{Kind: steadycast.EventRecovery, Reason: "the ledger is within reach again"})
+		if s.frozen {
+			s.note(steadycast.Event{Kind: steadycast.EventFreeze, From: "frozen", To: "free", Reason: "the ledger is within reach again"})
+		}
+		s.ledgerGone, s.frozen = "", false
+	}
+	for i := range s.services {
+		sv := &s.services[i]
+		if sv.state == steadycast.StateUnknown {
+			s.judgeAgain(now, sv)
+		}
+		s.tellAgain(now, sv)
+	}
+}
+
+func (s *Site) raise(f steadycast.Fence) {
+	if f.Compare(s.fence) > 0 {
+		s.fence = f
+	}
+}
+
+// see takes what the view says of one unit.
+func (s *Site) see(u *unit) {
+	old := u.view
+	u.view = UnitView{Unit: u.id}
+	if i, ok := slices.BinarySearchFunc(s.view.Units, u.id, func(v UnitView, id steadycast.Unit) int { return v.Unit.Compare(id) }); ok {
+		u.view = s.view.Units[i]
+	}
+	v := &u.view
+	if old.Order != v.Order {
+		s.note(steadycast.Event{Kind: steadycast.EventOrder, Prefix: u.id.Prefix, From: old.Order.String(), To: v.Order.String(), Reason: s.orderText(u, v.Order.String())})
+	}
+	if old.Order != v.Order || old.Locked != v.Locked || old.OnHold != v.OnHold || old.Frozen != v.Frozen {
+		u.retryAt, u.guard = 0, "" // what refused may no longer
+	}
+	if !u.ever && v.Depreferred && v.Phase == steadycast.In && u.depref == "" && !s.wantIn(u) {
+		u.depref = "depreferred, not withdrawn: refused by " + cmp.Or(v.Guard, "the ledger") // before this agent started
+	}
+}
+
+// tellAgain repeats a verdict that the ledger does not have, for a report can be lost.
+func (s *Site) tellAgain(now Now, sv *service) {
+	if sv.state == steadycast.StateUnknown || sv.loud || now-sv.reported < resendEvery {
+		return
+	}
+	for _, v := range s.view.Verdicts {
+		if v.Site == s.name && v.Service == sv.conf.Name && v.State == sv.state {
+			return
+		}
+	}
+	sv.loud = true
+}
+
+// loseLedger and freezeAlone: without the ledger for a while, automation here is
+// frozen. Routes stay, probing goes on, orders already known still hold.
+func (s *Site) loseLedger(now Now, why string) {
+	if s.ledgerGone != "" {
+		return
+	}
+	s.ledgerGone, s.ledgerSince = cmp.Or(why, "no reason given"), now
+	s.note(steadycast.Event{Kind: steadycast.EventAlarm, Reason: "the ledger cannot be reached: " + s.ledgerGone})
+}
+
+func (s *Site) freezeAlone(now Now, wake *deadline) {
+	if s.ledgerGone == "" || s.frozen {
+		return
+	}
+	if at := s.ledgerSince + freezeAfter; now < at {
+		wake.by(at)
+		return
+	}
+	s.frozen = true
+	s.note(steadycast.Event{
+		Kind: steadycast.EventFreeze, From: "free", To: "frozen",
+		Reason: fmt.Sprintf("no ledger for %s (%s): nothing is withdrawn or returned here until it is back", seconds(freezeAfter), s.ledgerGone),
+	})
+}
+
+// doubtProber raises an alarm where the site's own check fails and a quorum of
+// others sees the service pass: then the check is the suspect.
+func (s *Site) doubtProber() {
+	for i := range s.services {
+		sv := &s.services[i]
+		key := alarmKey{kind: "local", name: sv.conf.Name}
+		if sv.doubtful() {
+			s.alarm(key, steadycast.Event{
+				Service: sv.conf.Name,
+				Reason: fmt.Sprintf("the site's own check fails (%s) while %d of %d voices see it pass: look at the check; nothing changes",
+					sv.jury.self().last.Result.Reason, sv.tally.passing, sv.tally.voices),
+			})
+		} else {
+			s.recover(key, steadycast.Event{Service: sv.conf.Name, Reason: "the site's own check and the others agree again"})
+		}
+	}
+}
+
+// doubtful: the site's own check fails as often as would make a verdict, and a
+// quorum sees it pass.
+func (sv *service) doubtful() bool {
+	own := sv.jury.self()
+	return own.fresh && own.raw.bad >= sv.conf.Health.Fall && sv.tally.good > 0
+}
+
+func (sv *service) gist() gist {
+	return gist{
+		state: sv.state, held: sv.held, failing: sv.tally.bad > 0, passing: sv.tally.good > 0,
+		localUp: sv.up(), localReady: sv.resumes(), localCertain: sv.certain(), doubtful: sv.doubtful(),
+	}
+}

@@ -1,0 +1,294 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/steadycast/steadycast"
+)
+
+// unit is one prefix at this site. What the ledger says of it is in view; the
+// other fields are what this agent has done about it.
+type unit struct {
+	id       steadycast.Unit
+	policy   Prefix
+	services []int // of this site that have the prefix
+
+	view UnitView
+
+	announced bool                 // it is in the wanted set
+	ever      bool                 // it was, in this agent's life
+	reason    string               // why it is, or is not
+	permit    steadycast.Fence     // of the decision behind that
+	executed  steadycast.RequestID // the newest withdrawal carried out
+
+	depref   string // why it is depreferred; empty when it is not
+	draining bool   // carries GSHUT until leaveAt
+	leaveAt  Now
+	warm     Now // depreferred until then, after a cold resume
+
+	retryAt Now               // no new request before
+	guard   string            // that refused last, so that it is told once
+	refused string            // its answer
+	told    steadycast.Action // what it would ask, in mode approve or observe
+
+	onWire   bool                 // an established peer was sent it
+	acked    bool                 // and has acknowledged it
+	attested steadycast.RequestID // the return whose proof a beat may have carried
+	proven   bool
+	unproven string // why not
+}
+
+// failed: Unhealthy, and a quorum still sees it fail.
+func (sv *service) failed() bool {
+	return sv.state == steadycast.Unhealthy && !sv.held && sv.tally.bad > 0
+}
+
+// resumes: enough local rounds in a row have passed, and nothing speaks against it.
+func (sv *service) resumes() bool {
+	own := sv.jury.self()
+	return own.fresh && own.raw.good >= sv.conf.Health.ResumeRounds &&
+		(sv.state == steadycast.Healthy || sv.state == steadycast.StateUnknown)
+}
+
+// up: the site's own newest check passes.
+func (sv *service) up() bool {
+	own := sv.jury.self()
+	return own.fresh && own.last.Result.Outcome == steadycast.Up
+}
+
+// certain: the site's own check has failed for certain, often enough to
+// deprefer without asking anybody.
+func (sv *service) certain() bool {
+	own := sv.jury.self()
+	return own.fresh && own.raw.hard >= max(certainAlone, sv.conf.Health.FallCertain)
+}
+
+// well combines one question over the services that share a prefix: all of them
+// must be well, or one is enough (needs: any).
+func (s *Site) well(u *unit, is func(*service) bool) bool {
+	any := u.policy.Needs == NeedsAny
+	for _, i := range u.services {
+		if is(&s.services[i]) == any {
+			return any
+		}
+	}
+	return !any
+}
+
+// wantOut: the evidence says now that the prefix must leave.
+func (s *Site) wantOut(u *unit) bool {
+	return !s.well(u, func(sv *service) bool { return !sv.failed() })
+}
+
+// wantIn: the evidence says now that the prefix may be announced.
+func (s *Site) wantIn(u *unit) bool {
+	return s.well(u, func(sv *service) bool { return sv.state == steadycast.Healthy })
+}
+
+// anyIn reports whether the ledger counts a unit of sv as In.
+func (s *Site) anyIn(sv *service) bool {
+	for i := range s.units {
+		u := &s.units[i]
+		if u.view.Phase != steadycast.In {
+			continue
+		}
+		for _, j := range u.services {
+			if &s.services[j] == sv {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// place decides whether a unit is announced, and how. Orders come before
+// everything; then the phase rules: what is announced stays so until a permit
+// was carried out, and what is not begins only where the phase allows it.
+func (s *Site) place(now Now, u *unit) {
+	v := &u.view
+	if v.Order != steadycast.OrderDrain {
+		u.draining = false
+	}
+	if s.wantIn(u) {
+		u.depref = ""
+	}
+	switch {
+	case v.Order == steadycast.OrderWithdraw:
+		s.takeOut(u, s.orderText(u, "withdrawn"))
+	case v.Order == steadycast.OrderDrain:
+		s.drain(now, u)
+	case v.Order == steadycast.OrderAnnounce:
+		s.putIn(u, s.orderText(u, "announced"))
+	case v.Phase == steadycast.Out && u.announced:
+		s.countedOut(now, u)
+	case v.Phase == steadycast.Returning && u.announced:
+		s.returning(u)
+	case v.Phase == steadycast.In && !u.announced:
+		s.resume(now, u)
+	}
+	s.isolate(u)
+}
+
+// takeOut and putIn change what is wanted, once, and say so.
+func (s *Site) takeOut(u *unit, why string) {
+	u.reason = why
+	if !u.announced {
+		return
+	}
+	u.announced, u.draining, u.depref, u.warm = false, false, "", 0
+	s.route(u, "announced", "withdrawn")
+}
+
+func (s *Site) putIn(u *unit, why string) {
+	u.reason = why
+	if u.announced {
+		return
+	}
+	u.announced, u.ever = true, true
+	s.route(u, "withdrawn", "announced")
+}
+
+func (s *Site) route(u *unit, from, to string) {
+	s.note(steadycast.Event{
+		Kind: steadycast.EventRoute, Prefix: u.id.Prefix, From: from, To: to,
+		Request: u.view.Permit.ID, Reason: u.reason,
+	})
+}
+
+// drain makes the route unattractive first, and takes it out when drain_wait is
+// over (RFC 8326 §4.1). What is not announced stays out.
+func (s *Site) drain(now Now, u *unit) {
+	if u.announced && !u.draining {
+		u.draining, u.leaveAt = true, now+s.table.DrainWait
+		u.reason = s.orderText(u, "draining")
+		s.route(u, "announced", "draining")
+	}
+	if !u.announced || now >= u.leaveAt {
+		s.takeOut(u, s.orderText(u, "drained"))
+	}
+}
+
+// countedOut: the ledger counts the unit Out although it is announced. Either
+// its permit is still to be carried out, or it is dead and the ledger must be
+// told so (rule P3); anything else that put it Out is simply obeyed.
+func (s *Site) countedOut(now Now, u *unit) {
+	switch p := u.view.Permit; {
+	case !u.undone():
+		s.takeOut(u, "the ledger counts it as out")
+	case s.asked != nil && s.asked.req.ID == p.ID:
+		s.spent = !s.carryOut(now, u, p) || s.spent
+	default:
+		u.reason = "kept: " + p.ID.String() + " allowed to withdraw it and was not carried out; the ledger is told"
+		s.bury(p.ID)
+	}
+}
+
+// undone: the ledger granted a withdrawal that this site has not carried out.
+func (u *unit) undone() bool {
+	p := u.view.Permit
+	return u.announced && u.view.Phase == steadycast.Out &&
+		p.Action == steadycast.Withdraw && p.ID.Compare(u.executed) > 0
+}
+
+// returning: not counted yet, so a failure before the proof takes it back
+// without asking. Once a beat may have carried the proof the unit is treated as
+// In, which is what the ledger will say in a moment.
+func (s *Site) returning(u *unit) {
+	if u.attested != u.view.Return && s.wantOut(u) {
+		s.takeOut(u, "return taken back before it was proven: "+s.cause(u))
+		u.retryAt = s.now + askAgain
+	}
+}
+
+// resume announces again what the ledger counts as In, without a permit, after
+// a few passing local rounds. After a long absence it waits its jitter, and is
+// depreferred at first, so that a fleet powered up together does not stampede.
+func (s *Site) resume(now Now, u *unit) {
+	cold := s.cold(u)
+	switch {
+	case !s.well(u, (*service).resumes):
+		u.reason = "counted in, resumes after passing local rounds"
+	case cold && now < s.o.Jitter:
+		u.reason = "counted in, resumes after this start's jitter of " + seconds(s.o.Jitter)
+	default:
+		if cold {
+			u.warm = now + warmFor
+		}
+		s.putIn(u, "resumed: the ledger counts it in and the local rounds pass")
+	}
+}
+
+// cold: this is the unit's first announcement since a long or unknown absence.
+func (s *Site) cold(u *unit) bool {
+	if u.ever || s.o.Off < 0 {
+		return !u.ever
+	}
+	for _, i := range u.services {
+		if s.o.Off > s.services[i].conf.Health.WarmStart {
+			return true
+		}
+	}
+	return false
+}
+
+// isolate depreferences on a certain local failure while the ledger is out of
+// reach: the one thing that needs no permit, because if every site did it the
+// prefix would still be reachable. It ends when local rounds pass again.
+func (s *Site) isolate(u *unit) {
+	const why = "depreferred: no ledger to ask, and "
+	if s.frozen && s.o.Isolated == IsolatedDeprefer && u.announced && u.depref == "" &&
+		u.view.Order == steadycast.OrderNone && !s.well(u, func(sv *service) bool { return !sv.certain() }) {
+		u.depref = why + s.localCause(u)
+		u.reason = u.depref
+		s.route(u, "announced", "depreferred")
+	}
+	if strings.HasPrefix(u.depref, why) && s.well(u, (*service).resumes) {
+		u.depref = ""
+		u.reason = "local rounds pass again"
+		s.route(u, "depreferred", "announced")
+	}
+}
+
+// stance is how attractive the unit's route is now.
+func (u *unit) stance(now Now) steadycast.Stance {
+	switch {
+	case u.draining:
+		return steadycast.Draining
+	case u.view.Order == steadycast.OrderAnnounce:
+		return steadycast.Normal
+	case u.depref != "" || now < u.warm:
+		return steadycast.Depreferred
+	default:
+		return steadycast.Normal
+	}
+}
+
+// cause is the reason of the services that take the unit out.
+func (s *Site) cause(u *unit) string {
+	for _, i := range u.services {
+		if sv := &s.services[i]; sv.failed() {
+			return sv.conf.Name + ": " + sv.reason
+		}
+	}
+	return "no service fails"
+}
+
+func (s *Site) localCause(u *unit) string {
+	for _, i := range u.services {
+		if sv := &s.services[i]; sv.certain() {
+			return fmt.Sprintf("%s: %s ×%d", sv.conf.Name, sv.jury.self().last.Result.Reason, sv.jury.self().raw.hard)
+		}
+	}
+	return "a certain local failure"
+}
+
+// orderText says whose order it is, beside what it does.
+func (s *Site) orderText(u *unit, done string) string {
+	for _, o := range s.view.Orders {
+		if o.Order.Kind == u.view.Order && o.Order.Site == s.name && o.Order.Covers(u.id.Prefix) {
+			return fmt.Sprintf("%s by order of %s: %s", done, o.Order.Actor, o.Order.Reason)
+		}
+	}
+	return done + " by order"
+}

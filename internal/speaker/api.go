@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/bgp"
 )
 
 // Interface is what an agent needs of a speaker, in another process ([Client],
@@ -57,11 +58,22 @@ type Intent struct {
 	Remembered bool `json:"remembered,omitempty"`
 }
 
-// Plan is what new settings would change, in words, one line each.
+// Plan is what new settings change.
 type Plan struct {
-	Lines []string `json:"lines"`
-	// Resets names the neighbours whose session would be restarted.
-	Resets []string `json:"resets,omitempty"`
+	// Neighbors has one row per neighbour that changes.
+	Neighbors []bgp.Change `json:"neighbors,omitempty"`
+	// Notes say what else changes, one sentence each.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Resets names the neighbours whose session is closed and opened again.
+func (p Plan) Resets() (names []string) {
+	for _, c := range p.Neighbors {
+		if c.Kind == bgp.ChangeReset {
+			names = append(names, c.Neighbor)
+		}
+	}
+	return names
 }
 
 // Clearance is what Clear ends.

@@ -1,0 +1,99 @@
+package speaker
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// alarm sets what is wrong of one subject, or clears it with "".
+func (e *engine) alarm(subject, text string) {
+	if e.alarms[subject] == text {
+		return
+	}
+	if text == "" {
+		e.log.Info("alarm over", "subject", subject, "was", e.alarms[subject])
+		delete(e.alarms, subject)
+	} else {
+		e.log.Warn("alarm", "subject", subject, "text", text)
+		e.alarms[subject] = text
+	}
+	e.wake()
+}
+
+// publish reads back what is, and tells the subscribers.
+func (e *engine) publish() {
+	a := e.out.Actual()
+	a.Started = e.starts.Total
+	a.VIPs = e.vips.Actual()
+	var wrong []string
+	for _, subject := range slices.Sorted(maps.Keys(e.alarms)) {
+		wrong = append(wrong, e.alarms[subject])
+	}
+	a.Alarm = strings.Join(wrong, "; ")
+	e.actual.Store(&a)
+	e.subs.tell()
+
+	up, announced := 0, len(e.given.Routes)
+	for _, p := range a.Peers {
+		if p.Up() {
+			up++
+		}
+	}
+	if e.stop == nil {
+		e.sayStatus(up, len(a.Peers), announced, a.Alarm)
+	}
+}
+
+type statusLine struct {
+	up, peers, routes int
+	alarm             string
+}
+
+func (e *engine) sayStatus(up, peers, routes int, alarm string) {
+	now := statusLine{up, peers, routes, alarm}
+	if now == e.said {
+		return
+	}
+	e.said = now
+	if alarm != "" {
+		alarm = "; ALARM: " + alarm
+	}
+	e.status("%d of %d sessions up, %d prefixes announced%s", up, peers, routes, alarm)
+}
+
+// subscribers are told that Actual changed; each looks when it has time.
+type subscribers struct {
+	mu  sync.Mutex
+	all map[chan struct{}]bool
+}
+
+func (s *subscribers) add() chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[chan struct{}]bool{}
+	}
+	c := make(chan struct{}, 1)
+	c <- struct{}{} // the first look is at once
+	s.all[c] = true
+	return c
+}
+
+func (s *subscribers) remove(c chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, c)
+}
+
+func (s *subscribers) tell() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.all {
+		select {
+		case c <- struct{}{}:
+		default: // it will look anyway
+		}
+	}
+}

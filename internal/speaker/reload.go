@@ -1,0 +1,91 @@
+package speaker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/steadycast/steadycast/bgp"
+)
+
+// plan reads the settings and says what they would change.
+func (e *engine) plan(ctx context.Context) (Plan, error) {
+	settings, vips, err := e.cfg.Load() // outside the loop: a file may be slow
+	if err != nil {
+		return Plan{}, refuse("settings", "%v", err)
+	}
+	var p Plan
+	err = e.do(ctx, func() { p = e.planFor(settings, vips) })
+	return p, err
+}
+
+// reload reads the settings, says beforehand what they change, and carries
+// them out. Whatever is wrong with them, the old ones stay whole.
+func (e *engine) reload(ctx context.Context) (Plan, error) {
+	settings, vips, err := e.cfg.Load()
+	if err != nil {
+		return Plan{}, refuse("settings", "%v", err)
+	}
+	var p Plan
+	var failed error
+	err = e.do(ctx, func() {
+		p = e.planFor(settings, vips)
+		failed = e.reconfigure(p, settings, vips)
+	})
+	if err != nil {
+		return p, err
+	}
+	return p, failed
+}
+
+func (e *engine) planFor(settings bgp.Settings, vips bgp.VIPSettings) (p Plan) {
+	for _, c := range e.out.Plan(settings) {
+		if c.Kind != bgp.ChangeNone {
+			p.Neighbors = append(p.Neighbors, c)
+		}
+	}
+	if was, is := e.vipConf.WithDefaults(), vips.WithDefaults(); was != is {
+		p.Notes = append(p.Notes, fmt.Sprintf("addresses: %s on %s becomes %s on %s", was.Manage, was.Interface, is.Manage, is.Interface))
+	}
+	return p
+}
+
+func (e *engine) reconfigure(p Plan, settings bgp.Settings, vips bgp.VIPSettings) error {
+	if e.stop != nil {
+		return ErrStopping
+	}
+	was, is := e.vipConf.WithDefaults(), vips.WithDefaults()
+	if was.Mark != is.Mark {
+		return refuse("settings", "vip.mark: %d cannot become %d while the speaker runs, since its addresses carry the old one; restart it", was.Mark, is.Mark)
+	}
+	for _, c := range p.Neighbors {
+		e.log.Info("reload: will change", "neighbor", c.Neighbor, "change", c.Kind, "why", c.Reason)
+	}
+	for _, n := range p.Notes {
+		e.log.Info("reload: will change", "what", n)
+	}
+	// The new addresses are opened first: if that fails nothing has changed yet.
+	next := e.vips
+	if was != is {
+		var err error
+		if next, err = e.make.vips(vips, e.vipOptions()); err != nil {
+			return refuse("settings", "vip: %v", err)
+		}
+	}
+	if err := e.out.Reconfigure(settings); err != nil {
+		if next != e.vips {
+			next.Close()
+		}
+		return refuse("settings", "%v", err)
+	}
+	if next != e.vips {
+		e.vips.Close()
+		e.vips, e.vipConf, e.vipsGiven = next, vips, nil
+	} else if err := e.vips.Repair(); err != nil { // a person's wish brings back what others removed
+		e.log.Error("service addresses are not as wanted", "err", err)
+	}
+	if !e.remembered && e.newest.Incarnation > 0 || len(e.vipsWanted) > 0 {
+		e.keep()
+	}
+	e.wake()
+	return nil
+}

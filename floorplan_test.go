@@ -21,6 +21,8 @@ var floorplan = map[string]string{
 	"probe":  ".", // sees
 	"bgp":    ".", // announces; the four verbs never import one another
 
+	"bgp/sink": ".", // a router that only listens; a stranger to the speaker
+
 	"internal/config":  ". decide probe bgp",    // settings types belong to their users
 	"internal/ledger":  ". decide",              // keeps a decide.Fleet and feeds it
 	"internal/role":    ".",                     // what every process shares
@@ -31,13 +33,15 @@ var floorplan = map[string]string{
 
 	"internal/tools/testsum": "", // reads the output of the tests; knows nothing of ours
 
+	"internal/demo": ". decide probe bgp bgp/sink internal/ledger internal/role internal/speaker internal/api internal/agent", // a fleet in one process
+
 	"cmd/steadycast": "all", // assembles, nothing more
 }
 
 // doors says which packages alone may import a big dependency, so that it can
 // be replaced in one place and no foreign type spreads.
 var doors = map[string][]string{
-	"github.com/osrg/gobgp":               {"bgp"},
+	"github.com/osrg/gobgp":               {"bgp", "bgp/sink"},
 	"github.com/vishvananda/netlink":      {"bgp"},
 	"github.com/miekg/dns":                {"probe"},
 	"github.com/spf13/viper":              {"internal/config"},

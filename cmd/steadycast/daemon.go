@@ -1,0 +1,107 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steadycast/steadycast/bgp"
+	"github.com/steadycast/steadycast/internal/agent"
+	"github.com/steadycast/steadycast/internal/config"
+	"github.com/steadycast/steadycast/internal/role"
+	"github.com/steadycast/steadycast/internal/speaker"
+)
+
+const defaultConfig = "/etc/steadycast/node.yaml"
+
+// daemonCommand is a command that runs as a role of a node: it takes -c and the
+// settings that node.yaml lets environment and flags replace.
+func daemonCommand(use, short, long string, run func(cmd *cobra.Command, load loader) error) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use: use + " -c node.yaml", Short: short, Long: long, GroupID: groupDaemon, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd, func() (*config.Config, config.Problems) {
+				return config.Load(config.Options{File: file, Flags: cmd.Flags()})
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&file, "config", "c", cmp.Or(os.Getenv("STEADYCAST_CONFIG"), defaultConfig), "path of node.yaml (also STEADYCAST_CONFIG)")
+	config.AddFlags(cmd.Flags())
+	return cmd
+}
+
+type loader func() (*config.Config, config.Problems)
+
+// first loads for the first time and makes the process's logger.
+func (l loader) first() (*config.Config, *slog.Logger, func(), error) {
+	cfg, problems := l()
+	if problems.Err() != nil {
+		return nil, nil, nil, &exitError{exitUsage, problems}
+	}
+	log, flush, err := role.NewLog(role.LogOptions{Level: cfg.Node.Log.Level, Format: cfg.Node.Log.Format})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, line := range problems.Lines() {
+		log.Warn("configuration", "problem", line)
+	}
+	return cfg, log, flush, nil
+}
+
+func newSpeakerCommand(*cli) *cobra.Command {
+	return daemonCommand("speaker", "Hold the BGP sessions and addresses of this node",
+		`Runs the speaker: BGP sessions, service addresses, and the last intent on disk.
+It announces nothing until an agent that judged anew tells it to, and keeps its
+routes while the agent is restarted.
+
+  SIGTERM   drain: GSHUT, wait, withdraw, wait, remove addresses, close; again: at once
+  SIGHUP    read node.yaml again; a bad file changes nothing
+  SIGUSR1   write the state to the log`,
+		func(cmd *cobra.Command, load loader) error {
+			cfg, log, flush, err := load.first()
+			if err != nil {
+				return err
+			}
+			defer flush()
+			n := cfg.Node
+			return role.Run(cmd.Context(), role.Spec{Name: "speaker", Logger: log}, func(ctx context.Context, p *role.Process) error {
+				return speaker.Run(ctx, p, speaker.Config{
+					Node: n.Node, Socket: n.SpeakerSocket, Group: n.SocketGroup, StateDir: n.StateDir,
+					AgentLost: n.AgentLost, AgentLostAfter: n.AgentLostAfter,
+					StopDrain: n.Stop.Drain, AfterWithdraw: n.Stop.AfterWithdraw, StopTimeout: n.Stop.Timeout,
+					Logger: log,
+					Load: func() (bgp.Settings, bgp.VIPSettings, error) {
+						cfg, problems := load()
+						if err := problems.Err(); err != nil {
+							return bgp.Settings{}, bgp.VIPSettings{}, err
+						}
+						return cfg.Node.BGP, cfg.Node.VIP, nil
+					},
+				})
+			})
+		})
+}
+
+func newAgentCommand(*cli) *cobra.Command {
+	return daemonCommand("agent", "Probe, judge, and tell the speaker what to announce",
+		`Runs the agent: checks, verdicts, guards, orders, the API and metrics. Stopping
+or killing it moves no route: the speaker keeps what it was told.
+
+  SIGTERM   end; routes stay
+  SIGHUP    read the configuration again; a bad file changes nothing
+  SIGUSR1   write the state to the log`,
+		func(cmd *cobra.Command, load loader) error {
+			cfg, log, flush, err := load.first()
+			if err != nil {
+				return err
+			}
+			defer flush()
+			return role.Run(cmd.Context(), role.Spec{Name: "agent", Logger: log}, func(ctx context.Context, p *role.Process) error {
+				return agent.Daemon(ctx, p, agent.DaemonOptions{Config: cfg, Load: load, Logger: log, Version: buildVersion()})
+			})
+		})
+}

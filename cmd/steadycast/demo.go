@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steadycast/steadycast/internal/demo"
+)
+
+func newDemoCommand(c *cli) *cobra.Command {
+	var (
+		sites    int
+		scenario string
+		howLong  time.Duration
+		lines    bool
+		verbose  bool
+	)
+	var stories strings.Builder
+	for _, s := range demo.Scenarios {
+		fmt.Fprintf(&stories, "  %-12s %s\n", s.Name, s.About)
+	}
+	cmd := &cobra.Command{
+		Use: "demo", Short: "Run a whole fleet in this process, without privileges", GroupID: groupLab, Args: cobra.NoArgs,
+		Long: `Runs a fleet of sites in this one process, without privileges: real agents,
+probes and BGP speakers on 127.0.0.x, a router that they announce one anycast
+prefix to, and a web service each. Without --scenario it stays up and says what
+to type in another terminal.
+
+Scenarios, each of which ends with exit code 0 only if what should have happened
+was seen at the router:
+
+` + stories.String(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o := demo.Options{Sites: sites, Socket: c.socket, JSON: lines, Out: c.out, Version: buildVersion(), Command: program()}
+			if !cmd.Flags().Changed("socket") && os.Getenv("STEADYCAST_SOCKET") == "" {
+				dir, err := os.MkdirTemp("", "steadycast-demo-")
+				if err != nil {
+					return err
+				}
+				defer os.RemoveAll(dir)
+				o.Socket = filepath.Join(dir, "demo.sock")
+			}
+			if scenario != "" {
+				s, err := demo.Find(scenario)
+				if err != nil {
+					return usageError(err)
+				}
+				o.Scenario = &s
+			}
+			if verbose {
+				o.Log = slog.New(slog.NewTextHandler(c.err, nil))
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			if howLong > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, howLong)
+				defer cancel()
+			}
+			err := demo.Run(ctx, o)
+			if errors.Is(err, demo.ErrFailed) {
+				return &exitError{code: exitFailed} // the report has said why
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&sites, "sites", 3, "how many sites")
+	f.StringVar(&scenario, "scenario", "", "run this scenario and end: crash, flap, slow, all-fail, one-by-one")
+	f.DurationVar(&howLong, "for", 0, "end after this long; 0 means not by itself")
+	f.BoolVar(&lines, "json", false, "one JSON object per event, and last a summary")
+	f.BoolVar(&verbose, "verbose", false, "what the parts log, on standard error")
+	return cmd
+}
+
+// program is how a person starts this program again: `go run` leaves its binary
+// in a temporary folder.
+func program() string {
+	if strings.Contains(os.Args[0], "go-build") {
+		return "go run ./cmd/steadycast"
+	}
+	return os.Args[0]
+}

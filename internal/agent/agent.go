@@ -1,0 +1,363 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/api"
+	"github.com/steadycast/steadycast/internal/ledger"
+	"github.com/steadycast/steadycast/internal/speaker"
+	"github.com/steadycast/steadycast/probe"
+)
+
+// Options are what an agent is made of.
+type Options struct {
+	Site, Node, Fleet string
+	// Mode is solo, fleet or demo; it is only shown.
+	Mode    string
+	Version string
+	Plan    Plan
+	// Solo: the site's own checks are the only evidence.
+	Solo bool
+	// StateDir holds agent.json; empty means nothing is remembered.
+	StateDir string
+	Isolated string
+	Ledger   ledger.Ledger
+	// Speak makes the connection to the speaker, with where to tell what it did.
+	Speak  func(speaker.Options) (speaker.Interface, error)
+	Events *api.Ring
+	// Quiet leaves the ledger's events to whoever owns it, when several agents share one.
+	Quiet  bool
+	Logger *slog.Logger
+	// Jitter is the random wait before a cold start announces; the shell draws it.
+	Jitter time.Duration
+	// Alive is called by the owner's loop in each turn, at least every
+	// AliveWithin (default 1s); it feeds the watchdog.
+	Alive       func()
+	AliveWithin time.Duration
+}
+
+// Plan is the part of the configuration that an agent can change while it runs.
+type Plan struct {
+	Table  decide.Table
+	Probes []probe.Service
+	// VIPs that the services need on this host.
+	VIPs []netip.Prefix
+	// VIPsOf, by service, are those whose absence is a hard failure of it; empty
+	// where addresses are not looked after.
+	VIPsOf map[string][]netip.Prefix
+	Config api.Config
+}
+
+// Agent is one site's judge. All fields above the line belong to the goroutine
+// of Run.
+type Agent struct {
+	o      Options
+	start  time.Time // wall and monotonic; all node time counts from it
+	memory remembered
+	site   *decide.Site
+	probes *probe.Scheduler
+	spk    speaker.Interface
+	sets   *announcer
+	errand *courier
+	record record
+	wanted steadycast.RouteSet
+	actual steadycast.Actual
+	lost   string // why the speaker cannot be reached
+	reload string // why the newest reload failed
+	dirty  bool
+	alarms alarms
+
+	// ── shared ──
+
+	seen        *window            // observations on their way to the owner
+	answers     chan decide.Answer // bounded; a full one means the owner hangs, and the request is resent
+	spoke       chan struct{}      // actualNow or lostNow changed
+	ledgers     chan error         // the newest call to the ledger failed, or nil: it answers again
+	calls       chan func()        // what the API asks of the owner
+	actualNow   atomic.Pointer[steadycast.Actual]
+	lostNow     atomic.Pointer[string]
+	snapshot    atomic.Pointer[api.Snapshot]
+	plan        atomic.Pointer[Plan]
+	rounds      rounds
+	saidLost    atomic.Bool // that the ledger fails was told
+	writeErrors atomic.Uint64
+	keepFailed  atomic.Bool
+	took        durations
+	probesAt    time.Duration // node time at which the scheduler's clock is zero
+}
+
+// New makes an agent ready to run. It reads what the node remembers and touches
+// no route.
+func New(o Options) (*Agent, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Events == nil {
+		o.Events = api.NewRing(4096)
+	}
+	if o.Alive == nil {
+		o.Alive = func() {}
+	}
+	if o.AliveWithin <= 0 {
+		o.AliveWithin = time.Second
+	}
+	a := &Agent{
+		o: o, start: time.Now(), ledgers: make(chan error, 1),
+		seen: newWindow(), answers: make(chan decide.Answer, 16),
+		spoke: make(chan struct{}, 1), calls: make(chan func(), 16),
+		errand: newCourier(), record: newRecord(), alarms: alarms{},
+	}
+	a.plan.Store(&o.Plan)
+	return a, nil
+}
+
+// now is the node's monotonic time.
+func (a *Agent) now() decide.Now { return time.Since(a.start) }
+
+// Run judges until ctx ends. It returns with every helper stopped; the speaker
+// keeps what it was told.
+func (a *Agent) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	spk, err := a.o.Speak(speaker.Options{OnActual: a.heard, OnLost: a.unheard})
+	if err != nil {
+		return fmt.Errorf("speaker: %w", err)
+	}
+	a.spk = spk
+	defer spk.Close()
+	if err := a.awake(ctx); err != nil {
+		return err
+	}
+
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	defer cancel()
+	a.sets = newAnnouncer(spk.Apply, a.refused)
+	helpers.Go(func() { a.sets.run(ctx) })
+	helpers.Go(func() { a.errand.run(ctx) })
+	if a.o.StateDir != "" {
+		helpers.Go(func() { a.stayAlive(ctx) })
+	}
+
+	a.probes = probe.NewScheduler(probe.Options{OnResult: a.observed, OnCheck: a.took.put, Env: a.env()})
+	a.probesAt = a.now()
+	defer a.probes.Stop()
+	if err := a.probes.Set(a.withVIPs(a.o.Plan)); err != nil {
+		return fmt.Errorf("checks: %w", err)
+	}
+
+	if !a.o.Quiet {
+		defer a.o.Ledger.OnEvents(a.ledgerSaid)()
+	}
+	changed, stopWatch := a.o.Ledger.Watch()
+	defer stopWatch()
+
+	a.step(decide.Committed{View: a.o.Ledger.View()})
+	a.loop(ctx, changed)
+	return nil
+}
+
+// loop is the owner. It never blocks on anything but its inputs.
+func (a *Agent) loop(ctx context.Context, changed <-chan struct{}) {
+	beat := time.NewTicker(min(time.Second, a.o.AliveWithin))
+	defer beat.Stop()
+	wake := time.NewTimer(0)
+	defer wake.Stop()
+	show := time.NewTimer(0)
+	defer show.Stop()
+	var shown time.Time
+	for {
+		a.o.Alive()
+		if at, ok := a.site.Wake(); ok {
+			wake.Reset(max(at-a.now(), 0))
+		} else {
+			wake.Stop()
+		}
+		if a.dirty {
+			// The first change is shown at once, a storm of them fifty times a second.
+			show.Reset(max(20*time.Millisecond-time.Since(shown), 0))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.seen.more:
+			for o, ok := a.seen.take(); ok; o, ok = a.seen.take() {
+				a.step(o)
+			}
+		case ans := <-a.answers:
+			a.record.answered(ans, a.now())
+			a.step(decide.Answered{Answer: ans})
+		case <-changed:
+			a.step(decide.Committed{View: a.o.Ledger.View()})
+		case <-a.spoke:
+			a.hear()
+		case err := <-a.ledgers:
+			if err != nil {
+				a.step(decide.LedgerLost{Reason: err.Error()})
+			} else {
+				a.step(decide.Committed{View: a.o.Ledger.View()})
+			}
+		case f := <-a.calls:
+			f()
+			a.dirty = true
+		case <-wake.C:
+			a.step(decide.Tick{})
+		case <-beat.C:
+			a.beat()
+			a.dirty = true
+		case <-show.C:
+			if a.dirty {
+				a.publish()
+				a.dirty, shown = false, time.Now()
+			}
+		}
+	}
+}
+
+// step tells the machine one thing and carries out what it answers, in order.
+func (a *Agent) step(in decide.Input) {
+	now := a.now()
+	for _, e := range a.site.Step(now, in) {
+		a.carryOut(now, e)
+	}
+	a.record.looped(time.Now())
+	a.dirty = true
+}
+
+func (a *Agent) carryOut(now decide.Now, e decide.Effect) {
+	switch e := e.(type) {
+	case decide.Report:
+		a.record.judged(e.Verdicts, now, time.Now())
+		a.errand.send(func(ctx context.Context) { a.ledgerAnswered("report", a.o.Ledger.Report(ctx, e.Verdicts)) })
+	case decide.Ask:
+		a.record.asked(e.Request.ID, now)
+		a.errand.send(func(ctx context.Context) { a.ask(ctx, e.Request) })
+	case decide.GiveUp:
+		a.errand.send(func(ctx context.Context) {
+			a.ledgerAnswered("give up", a.o.Ledger.GiveUp(ctx, a.o.Site, e.ID, e.Units))
+		})
+	case decide.Announce:
+		a.record.announced(a.wanted, e.Set, a.cause, time.Now())
+		a.wanted = e.Set
+		a.sets.set(e.Set)
+	case decide.Pace:
+		a.probes.Pace(e.Service, e.Fast)
+		a.record.fast[e.Service] = e.Fast
+	case decide.Note:
+		a.say(e.Event)
+	}
+}
+
+// ask runs in the courier.
+func (a *Agent) ask(ctx context.Context, r steadycast.Request) {
+	ans, err := a.o.Ledger.Ask(ctx, r)
+	if a.ledgerAnswered("request", err); err != nil {
+		return
+	}
+	select {
+	case a.answers <- ans:
+	case <-ctx.Done(): // resent with the same id, and answered the same
+	}
+}
+
+// beat tells the ledger what is so, once a second and after each change of it.
+func (a *Agent) beat() { a.o.Ledger.Beat(a.site.Beat()) }
+
+// observed is called by the scheduler.
+func (a *Agent) observed(o steadycast.Observation, started time.Duration) {
+	a.rounds.put(o)
+	a.seen.put(decide.Observed{Observation: o, From: a.probesAt + started})
+}
+
+// heard and unheard are called by the speaker's connection.
+func (a *Agent) heard(x steadycast.Actual) {
+	a.actualNow.Store(&x)
+	a.lostNow.Store(nil)
+	a.poke()
+}
+
+func (a *Agent) unheard(err error) {
+	text := err.Error()
+	a.lostNow.Store(&text)
+	a.poke()
+}
+
+func (a *Agent) poke() {
+	select {
+	case a.spoke <- struct{}{}:
+	default:
+	}
+}
+
+// hear takes the speaker's newest words to the machine, and hurries the checks
+// of the services whose addresses changed: events hurry probes, probes decide.
+func (a *Agent) hear() {
+	if why := a.lostNow.Load(); why != nil {
+		if a.lost != *why {
+			a.lost = *why
+			a.step(decide.SpeakerLost{Reason: *why})
+		}
+		return
+	}
+	x := a.actualNow.Load()
+	if x == nil {
+		return
+	}
+	before := a.actual
+	a.lost, a.actual = "", *x
+	for _, name := range a.touched(before.VIPs, x.VIPs) {
+		a.probes.Hurry(name)
+	}
+	a.told(before, *x)
+	a.step(decide.Proved{Actual: *x})
+	a.record.proved(*x)
+	a.beat()
+}
+
+// refused is called by the announcer.
+func (a *Agent) refused(s steadycast.RouteSet, err error) {
+	a.say(steadycast.Event{Kind: steadycast.EventAlarm, Site: a.o.Site,
+		Reason: fmt.Sprintf("the speaker did not take set %d.%d: %v", s.Incarnation, s.Version, err)})
+}
+
+// ledgerAnswered is called by the courier after each call. The first failure,
+// and the first success after it, are told to the machine.
+func (a *Agent) ledgerAnswered(what string, err error) {
+	failed := err != nil
+	if a.saidLost.Swap(failed) == failed {
+		return
+	}
+	if failed {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
+	select { // only the courier sends: after the drain there is room
+	case <-a.ledgers:
+	default:
+	}
+	a.ledgers <- err
+}
+
+// do runs f in the owner's goroutine and waits for it.
+func (a *Agent) do(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	select {
+	case a.calls <- func() { f(); close(done) }:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

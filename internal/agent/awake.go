@@ -1,0 +1,102 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/speaker"
+	"github.com/steadycast/steadycast/probe"
+)
+
+// aliveEvery is how often agent.json is written while all is well: it bounds how
+// wrong the length of an absence can be.
+const aliveEvery = 5 * time.Second
+
+// intentWithin bounds how long a start waits for the speaker's memory.
+const intentWithin = 3 * time.Second
+
+// awake makes the machine from what is remembered here and at the speaker. The
+// incarnation exceeds both, so that a lost agent.json cannot make a speaker or
+// ledger take new words for old ones.
+func (a *Agent) awake(ctx context.Context) error {
+	var floor uint64
+	call, cancel := context.WithTimeout(ctx, intentWithin)
+	defer cancel()
+	intent, err := a.spk.Intent(call)
+	switch {
+	case err == nil:
+		floor = intent.Set.Incarnation
+	case errors.Is(err, speaker.ErrLost), errors.Is(err, context.DeadlineExceeded):
+		a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: "starting without the speaker: " + err.Error()})
+	default:
+		return err
+	}
+	a.memory = remembered{Schema: stateSchema, Node: a.o.Node, Incarnation: floor + 1}
+	off := time.Duration(-1)
+	if a.o.StateDir != "" {
+		var problem error
+		a.memory, off, problem = recall(a.o.StateDir, a.o.Node, floor)
+		if problem != nil {
+			a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: problem.Error()})
+		}
+		a.keep()
+	}
+	a.site = decide.NewSite(decide.SiteOptions{
+		Name: a.o.Site, Node: a.o.Node, Incarnation: a.memory.Incarnation, Table: a.o.Plan.Table,
+		Solo: a.o.Solo, Isolated: a.o.Isolated, Off: off, Jitter: a.o.Jitter, VIPs: a.o.Plan.VIPs,
+	})
+	return nil
+}
+
+// keep writes agent.json. A failure is told once until it ends: a full disk
+// must not stop a withdrawal.
+func (a *Agent) keep() {
+	err := remember(a.o.StateDir, a.memory, time.Now())
+	if err != nil {
+		a.writeErrors.Add(1)
+	}
+	if failed := err != nil; a.keepFailed.Swap(failed) != failed {
+		if failed {
+			a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: "state is not kept: " + err.Error()})
+		} else {
+			a.say(steadycast.Event{Kind: steadycast.EventRecovery, Reason: "state is kept again"})
+		}
+	}
+}
+
+// stayAlive writes agent.json until ctx ends, and once more then. It is the only
+// one that does after awake.
+func (a *Agent) stayAlive(ctx context.Context) {
+	tick := time.NewTicker(aliveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			a.keep()
+			return
+		case <-tick.C:
+			a.keep()
+		}
+	}
+}
+
+// env is what the built-in checks ask of the node: always what the speaker said last.
+func (a *Agent) env() probe.Env {
+	return probe.Env{
+		VIPs: func() []steadycast.VIP {
+			if x := a.actualNow.Load(); x != nil {
+				return x.VIPs
+			}
+			return nil
+		},
+		Peers: func() []steadycast.Peer {
+			if x := a.actualNow.Load(); x != nil {
+				return x.Peers
+			}
+			return nil
+		},
+	}
+}

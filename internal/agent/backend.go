@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/api"
+	"github.com/steadycast/steadycast/internal/ledger"
+	"github.com/steadycast/steadycast/probe"
+)
+
+// Backend is what the API shows and does: one agent, or in the demo several
+// that share a ledger. It holds no state; its methods may be called from
+// anywhere.
+type Backend struct {
+	Agents []*Agent
+	Ledger ledger.Ledger
+	Ring   *api.Ring
+	// Breaks makes a fault at a site of the demo; nil elsewhere.
+	Breaks func(site, what string) error
+	// Reloads reads the configuration again, of this process and of the
+	// speaker's; nil where there is none.
+	Reloads func(ctx context.Context, who string, dryRun bool) (api.Reload, error)
+}
+
+// Snapshot joins the agents' newest snapshots with the newest view of the ledger.
+func (b *Backend) Snapshot() *api.Snapshot {
+	first := b.Agents[0].snapshot.Load()
+	if first == nil {
+		first = b.Agents[0].blank()
+	}
+	s := *first
+	s.At = time.Now()
+	s.View = b.Ledger.View()
+	if len(b.Agents) == 1 {
+		return &s
+	}
+	s.Sites, s.Alarms = slices.Clone(s.Sites), slices.Clone(s.Alarms)
+	for _, a := range b.Agents[1:] {
+		if more := a.snapshot.Load(); more != nil {
+			s.Sites = append(s.Sites, more.Sites...)
+			s.Alarms = append(s.Alarms, more.Alarms...)
+			s.Counts = addCounts(s.Counts, more.Counts)
+		}
+	}
+	slices.SortFunc(s.Sites, func(a, b api.Site) int { return cmp.Compare(a.Name, b.Name) })
+	return &s
+}
+
+// Order gives a person's wish to the ledger.
+func (b *Backend) Order(ctx context.Context, _ api.Caller, o steadycast.Order, dryRun bool) (decide.Reply, error) {
+	for _, a := range b.Agents {
+		a.beatNow() // the floor counts what is true now
+	}
+	if dryRun {
+		return b.Ledger.Try(ctx, o)
+	}
+	return b.Ledger.Order(ctx, o)
+}
+
+// Do gives one of a person's plain entries to the ledger.
+func (b *Backend) Do(ctx context.Context, who api.Caller, kind decide.Kind, scope decide.Scope, reason string, dryRun bool) (decide.Reply, error) {
+	if dryRun {
+		return b.Ledger.TryDo(ctx, kind, scope, who.String(), reason)
+	}
+	return b.Ledger.Do(ctx, kind, scope, who.String(), reason)
+}
+
+// Reload reads the configuration again.
+func (b *Backend) Reload(ctx context.Context, who api.Caller, dryRun bool) (api.Reload, error) {
+	if b.Reloads == nil {
+		return api.Reload{}, &api.Error{Code: api.CodeUsage, Message: "this daemon has no configuration file to reload"}
+	}
+	return b.Reloads(ctx, who.String(), dryRun)
+}
+
+// ProbeNow hurries the checks of a service, or of all.
+func (b *Backend) ProbeNow(_ context.Context, _ api.Caller, site, service string) error {
+	for _, a := range b.Agents {
+		if a.o.Site != site && site != "" {
+			continue
+		}
+		for _, s := range a.plan.Load().Probes {
+			if service == "" || s.Name == service {
+				a.probes.Hurry(s.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// Fault breaks or mends a service of the demo.
+func (b *Backend) Fault(_ context.Context, who api.Caller, site, what string) error {
+	if b.Breaks == nil {
+		return api.ErrNotDemo
+	}
+	if err := b.Breaks(site, what); err != nil {
+		return &api.Error{Code: api.CodeUsage, Message: err.Error()}
+	}
+	return nil
+}
+
+// Events reads the ring.
+func (b *Backend) Events(after uint64) ([]steadycast.Event, <-chan struct{}) {
+	return b.Ring.Since(after)
+}
+
+// addCounts joins what two sites counted.
+func addCounts(a, b api.Counts) api.Counts {
+	a.Transitions = append(slices.Clone(a.Transitions), b.Transitions...)
+	a.Refusals = slices.Clone(a.Refusals)
+	for _, r := range b.Refusals {
+		if i := slices.IndexFunc(a.Refusals, func(x api.Refusals) bool { return x.Guard == r.Guard }); i >= 0 {
+			a.Refusals[i].Count += r.Count
+		} else {
+			a.Refusals = append(a.Refusals, r)
+		}
+	}
+	slices.SortFunc(a.Refusals, func(x, y api.Refusals) int { return cmp.Compare(x.Guard, y.Guard) })
+	a.Detect.Add(b.Detect)
+	a.Decide.Add(b.Decide)
+	a.Announce.Add(b.Announce)
+	a.Confirm.Add(b.Confirm)
+	a.Dropped += b.Dropped
+	a.StateWriteErrors += b.StateWriteErrors
+	if b.LoopRan.Before(a.LoopRan) {
+		a.LoopRan = b.LoopRan // the slowest loop is the one that matters
+	}
+	return a
+}
+
+// blank is shown before the first turn of the loop.
+func (a *Agent) blank() *api.Snapshot {
+	return &api.Snapshot{Node: a.o.Node, Fleet: a.o.Fleet, Mode: a.o.Mode, Version: a.o.Version,
+		At: time.Now(), Started: a.start, Config: a.plan.Load().Config, Sites: []api.Site{}}
+}
+
+// Reload gives the agent a new plan: whole, in one turn of its loop. The ledger
+// is told the new table first, since the machine follows what is committed.
+func (a *Agent) Reload(ctx context.Context, p Plan, actor string) error {
+	for _, s := range a.withVIPs(p) { // nothing is committed that could not be carried out
+		for _, c := range s.Checks {
+			if _, err := probe.Compile(c, a.env()); err != nil {
+				return err
+			}
+		}
+	}
+	if err := commit(ctx, a.o.Ledger, p.Table, actor, "reload"); err != nil {
+		return err
+	}
+	var failed error
+	err := a.do(ctx, func() {
+		if failed = a.probes.Set(a.withVIPs(p)); failed != nil {
+			return
+		}
+		a.plan.Store(&p)
+		a.step(decide.Equipped{VIPs: p.VIPs})
+	})
+	if err != nil {
+		return err
+	}
+	return failed
+}

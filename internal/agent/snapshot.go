@@ -1,0 +1,227 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/api"
+)
+
+// publish makes a new snapshot of everything a person may ask. It runs in the
+// owner's goroutine, after the effects of a step were carried out.
+func (a *Agent) publish() {
+	x := a.site.Explain()
+	wall := time.Now()
+	site := api.Site{
+		Name: a.o.Site, Heard: wall, Fence: x.Fence, SpeakerLost: a.lost, Actual: a.actual,
+		Units: make([]api.Unit, 0, len(x.Units)), Services: make([]api.Service, 0, len(x.Services)),
+	}
+	for _, u := range x.Units {
+		site.Units = append(site.Units, a.showUnit(u, x))
+	}
+	for _, s := range x.Services {
+		site.Services = append(site.Services, a.showService(s, wall))
+	}
+	site.Checks = a.showChecks(wall)
+
+	s := a.blank()
+	s.At, s.View, s.LedgerLost = wall, a.o.Ledger.View(), x.LedgerLost
+	s.Sites = []api.Site{site}
+	s.Config.Revision, s.Config.LastError = x.Revision, a.reload
+	s.Counts = a.record.snapshot(a.o.Site)
+	s.Counts.Dropped = a.seen.lost() + a.errand.lost()
+	s.Counts.StateWriteErrors = a.writeErrors.Load()
+	s.Alarms = a.alarms.show(a.standing(x), wall)
+	a.snapshot.Store(s)
+}
+
+func (a *Agent) showUnit(u decide.UnitStatus, x decide.Explanation) api.Unit {
+	out := api.Unit{Unit: u.Unit, Wanted: u.Announced, Stance: u.Stance, Proven: u.Proven, Unproven: u.Unproven}
+	if c, ok := a.record.changes[u.Unit.Prefix]; ok {
+		out.Since = c.since
+	}
+	if r, ok := a.record.rulings[u.Unit.Prefix]; ok {
+		out.Last = &r
+	}
+	say := func(s string) {
+		if s != "" {
+			out.Why = append(out.Why, s)
+		}
+	}
+	for _, s := range x.Services {
+		if t, ok := a.o.Ledger.View().Table.Service(s.Verdict.Service); ok && covers(t.Prefixes, u.Unit.Prefix) && s.Verdict.State != steadycast.Healthy {
+			text := s.Verdict.Service + " is " + s.Verdict.State.String()
+			if s.Verdict.Reason != "" {
+				text += ": " + s.Verdict.Reason
+			}
+			say(text + "; next: " + s.Next)
+		}
+	}
+	say(x.Waiting)
+	say(u.Reason)
+	say(u.Refused)
+	if u.Blocked != "" {
+		text := u.Blocked
+		if u.RetryIn > 0 {
+			text += fmt.Sprintf("; asked again in %v", u.RetryIn.Round(100*time.Millisecond))
+		}
+		say(text)
+	}
+	if !u.Proven {
+		say(u.Unproven)
+	}
+	return out
+}
+
+func covers(ps []netip.Prefix, p netip.Prefix) bool {
+	for _, q := range ps {
+		if q == p {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *Agent) showService(s decide.ServiceStatus, wall time.Time) api.Service {
+	out := api.Service{Verdict: s.Verdict, Since: wall.Add(-s.For), Fast: s.Fast}
+	if r, ok := a.rounds.get(s.Verdict.Service); ok {
+		out.Why = r.Why
+	}
+	return out
+}
+
+func (a *Agent) showChecks(wall time.Time) []api.Check {
+	status := a.probes.Status()
+	out := make([]api.Check, 0, len(status))
+	zero := a.start.Add(a.probesAt)
+	for _, c := range status {
+		v := api.Check{Name: c.Check, Service: c.Service, Kind: c.Kind, Target: c.Target, Result: c.Last, Lag: c.Lag,
+			Up: c.Ups, Down: c.Downs, Unknown: c.Unknowns, Took: a.took.of(c.Service, c.Check)}
+		if c.Runs > 0 {
+			v.At = zero.Add(c.LastStart + c.Last.Took)
+		}
+		if c.Ups > 0 {
+			v.LastSuccess = zero.Add(c.LastUp)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// looked reports whether every service was looked at once.
+func (a *Agent) looked() bool {
+	for _, s := range a.plan.Load().Probes {
+		if _, ok := a.rounds.get(s.Name); !ok {
+			return false
+		}
+	}
+	return a.snapshot.Load() != nil
+}
+
+// standing are the alarms that are true now: the machine's own, and what only
+// the shell can see.
+func (a *Agent) standing(x decide.Explanation) []api.Alarm {
+	var out []api.Alarm
+	add := func(text, next string) { out = append(out, api.Alarm{Site: a.o.Site, Text: text, Next: next}) }
+	for _, e := range x.Alarms {
+		text := e.Reason
+		if e.Prefix.IsValid() && !strings.Contains(text, e.Prefix.String()) {
+			text = e.Prefix.String() + ": " + text
+		}
+		add(text, "steadycast events")
+	}
+	if a.actual.Alarm != "" {
+		add("speaker: "+a.actual.Alarm, "steadycast peers")
+	}
+	for _, v := range a.actual.VIPs {
+		if v.Error != "" {
+			add(fmt.Sprintf("%v on %s: %s", v.Address, v.Interface, v.Error), "steadycast checks")
+		}
+	}
+	if a.reload != "" {
+		add("the newest reload was refused, the old configuration goes on: "+a.reload, "steadycast check FILE")
+	}
+	if n := a.writeErrors.Load(); n > 0 && a.keepFailed.Load() {
+		add(fmt.Sprintf("state is not kept on disk (%d failed writes)", n), "df")
+	}
+	return out
+}
+
+// alarms remembers since when each alarm stands. It belongs to the owner.
+type alarms map[string]time.Time
+
+func (m alarms) show(now []api.Alarm, wall time.Time) []api.Alarm {
+	on := map[string]bool{}
+	for i := range now {
+		text := now[i].Text
+		on[text] = true
+		if _, known := m[text]; !known {
+			m[text] = wall
+		}
+		now[i].Since = m[text]
+	}
+	for text := range m {
+		if !on[text] {
+			delete(m, text)
+		}
+	}
+	return now
+}
+
+// reloadFailed is shown until a reload succeeds.
+func (a *Agent) reloadFailed(text string) {
+	a.say(steadycast.Event{Kind: steadycast.EventConfig, Reason: "reload refused, the old configuration goes on: " + text})
+	a.post(func() { a.reload = text })
+}
+
+// beatNow tells the ledger what is so, at once.
+func (a *Agent) beatNow() { a.post(a.beat) }
+
+// post runs f in the owner's goroutine some time; a full queue drops it, which
+// what uses it can bear.
+func (a *Agent) post(f func()) {
+	select {
+	case a.calls <- f:
+	default:
+	}
+}
+
+// Dump writes the state to the log, for SIGUSR1.
+func Dump(l *slog.Logger, s *api.Snapshot) {
+	b, err := json.Marshal(s)
+	if err != nil {
+		l.Error("dump", "err", err)
+		return
+	}
+	l.Info("dump", "snapshot", string(b))
+}
+
+// cause says why a prefix is announced or withdrawn, in the words of the metrics.
+func (a *Agent) cause(p netip.Prefix) string {
+	for _, u := range a.o.Ledger.View().Units {
+		if u.Unit.Site != a.o.Site || u.Unit.Prefix != p {
+			continue
+		}
+		switch {
+		case u.Order != steadycast.OrderNone:
+			return "order"
+		case u.Phase == steadycast.Returning:
+			return "return"
+		}
+	}
+	for _, v := range a.site.Verdicts() {
+		if v.State == steadycast.Unhealthy || v.State == steadycast.Suspect {
+			return "failure"
+		}
+	}
+	if a.wanted.Version == 0 {
+		return "start"
+	}
+	return "return"
+}

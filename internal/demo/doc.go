@@ -1,0 +1,18 @@
+// Package demo runs a whole fleet in one unprivileged process, to be watched,
+// broken and measured.
+//
+// Everything but the world around it is the production code: every site has a
+// real agent, real probes and a real embedded speaker with a BGP session of its
+// own to one router on 127.0.0.1. The world is small: the router only listens
+// (package sink), the services are web servers on 127.0.0.11, .12, …, and a
+// client sends requests to whichever sites the router's table names, as ECMP
+// would, and counts what it loses.
+//
+// The sites share one ledger in memory. In a fleet of machines they would share
+// a replicated one; the rules applied are the same code.
+//
+// A scenario is a fault, what should follow, and a verdict taken from the
+// router's table: [Scenarios]. Every UPDATE the router heard and every request
+// the client lost is emitted with its time, so that an outside reader can judge
+// again.
+package demo

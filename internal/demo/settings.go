@@ -1,0 +1,152 @@
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/probe"
+)
+
+// serviceName and anycast are what the demo keeps reachable (RFC 5737).
+const serviceName = "web"
+
+var anycast = netip.MustParsePrefix("192.0.2.53/32")
+
+// breakerWindow and apart: failures further apart than the window are single ones.
+const (
+	breakerWindow = 3 * time.Second
+	apart         = 4 * time.Second
+)
+
+// table is the demo's policy: production's, but for what would make it dull to
+// watch. [Differences] lists what that is, from the values themselves.
+func table(sites []string) decide.Table {
+	t := decide.Table{
+		Revision: 1,
+		Services: []decide.Service{{
+			Name:     serviceName,
+			Prefixes: []netip.Prefix{anycast},
+			Health: decide.Health{
+				Interval:     500 * time.Millisecond,
+				FastInterval: 200 * time.Millisecond,
+				Rise:         5,
+				HoldUp:       3 * time.Second,
+			},
+		}},
+		Guards: decide.Guards{
+			Cooldown:      2 * time.Second,
+			BreakerWindow: breakerWindow,
+			BreakerClear:  3 * time.Second,
+		},
+	}
+	for _, s := range sites {
+		t.Sites = append(t.Sites, decide.Place{Name: s})
+	}
+	return t.WithDefaults()
+}
+
+// checks is how each site looks at its own service.
+func checks(site string, target netip.AddrPort) []probe.Check {
+	return []probe.Check{{
+		Name: "http", Kind: "http", Target: "http://" + target.String() + "/",
+		Timeout:  400 * time.Millisecond,
+		Tripwire: true,
+		HTTP:     &probe.HTTP{Header: "X-Site", HeaderMatch: "^" + site + "$"},
+	}}
+}
+
+// Difference is one setting of the demo that is not production's default.
+type Difference struct {
+	Setting string `json:"setting"`
+	Demo    string `json:"demo"`
+	Default string `json:"default"`
+}
+
+// differences compares the demo's settings with the defaults, leaf by leaf.
+func differences(sites []string) ([]Difference, error) {
+	demo := table(sites)
+	plain := decide.Table{Revision: demo.Revision, Sites: slices.Clone(demo.Sites),
+		Services: []decide.Service{{Name: serviceName, Prefixes: demo.Services[0].Prefixes}}}.WithDefaults()
+	out, err := compare(nil, "", demo, plain)
+	if err != nil {
+		return nil, err
+	}
+	c := checks(sites[0], netip.MustParseAddrPort("127.0.0.11:80"))[0]
+	if def := (probe.Check{Kind: c.Kind, Target: c.Target}).WithDefaults(); def.Timeout != c.Timeout {
+		out = append(out, Difference{"checks[0].timeout", c.Timeout.String(), def.Timeout.String()})
+	}
+	return out, nil
+}
+
+// compare walks two values of one type as JSON and lists the leaves that differ.
+func compare(out []Difference, path string, a, b any) ([]Difference, error) {
+	x, err := generic(a)
+	if err != nil {
+		return nil, err
+	}
+	y, err := generic(b)
+	if err != nil {
+		return nil, err
+	}
+	return leaves(out, path, x, y), nil
+}
+
+func generic(v any) (out any, err error) {
+	raw, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(raw, &out)
+	}
+	return out, err
+}
+
+func leaves(out []Difference, path string, x, y any) []Difference {
+	switch a := x.(type) {
+	case map[string]any:
+		b, _ := y.(map[string]any)
+		keys := make([]string, 0, len(a))
+		for k := range a {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		for _, k := range keys {
+			at := k
+			if path != "" {
+				at = path + "." + k
+			}
+			out = leaves(out, at, a[k], b[k])
+		}
+	case []any:
+		b, _ := y.([]any)
+		for i := range a {
+			var other any
+			if i < len(b) {
+				other = b[i]
+			}
+			out = leaves(out, fmt.Sprintf("%s[%d]", path, i), a[i], other)
+		}
+	default:
+		if x != y {
+			out = append(out, Difference{Setting: trimUnit(path), Demo: show(path, x), Default: show(path, y)})
+		}
+	}
+	return out
+}
+
+// The JSON names of durations end in _ns; people read them without.
+func trimUnit(path string) string {
+	if n := len(path) - len("_ns"); n > 0 && path[n:] == "_ns" {
+		return path[:n]
+	}
+	return path
+}
+
+func show(path string, v any) string {
+	if f, ok := v.(float64); ok && trimUnit(path) != path {
+		return time.Duration(f).String()
+	}
+	return fmt.Sprint(v)
+}

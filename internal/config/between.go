@@ -119,7 +119,7 @@ func (j *judge) anycast(a netip.Addr) (netip.Prefix, bool) {
 	}
 	for _, s := range j.cfg.Fleet.Services {
 		for _, p := range s.Prefixes {
-			if p.IsValid() && p.Contains(a.WithZone("")) {
+			if p.IsValid() && p.Bits() > 0 && p.Contains(a.WithZone("")) {
 				return p, true
 			}
 		}

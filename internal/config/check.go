@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -70,39 +71,23 @@ func alone(file string, src []byte) (Fleet, Problems) {
 	return j.cfg.Fleet, append(ps, j.problems...).sorted()
 }
 
-// Report is what `steadycast check` prints and how it exits: every problem on
-// a line of its own, then one line per file.
+// Report is what `steadycast check` prints and whether it is content: every
+// problem on a line of its own, then one line per file, and one for each further
+// file or variable that a problem is in.
 func Report(files []string, ps Problems) (lines []string, ok bool) {
 	lines = ps.Lines()
-	for _, file := range files {
-		// A table that this file names is counted with the file that stands before it.
-		var mine Problems
-		for _, p := range ps {
-			if p.Place.File == file {
-				mine = append(mine, p)
-			}
+	named := slices.Clone(files)
+	by := map[string]Problems{}
+	for _, p := range ps {
+		by[p.Place.File] = append(by[p.Place.File], p)
+		if !slices.Contains(named, p.Place.File) {
+			named = append(named, p.Place.File)
 		}
-		lines = append(lines, file+": "+mine.sum())
 	}
-	if elsewhere := ps.outside(files); len(elsewhere) > 0 {
-		lines = append(lines, "files and variables these rest on: "+elsewhere.sum())
+	for _, name := range named {
+		lines = append(lines, name+": "+by[name].sum())
 	}
 	return lines, ps.Fatal() == 0
-}
-
-// outside are the problems in none of the files.
-func (ps Problems) outside(files []string) Problems {
-	var out Problems
-next:
-	for _, p := range ps {
-		for _, f := range files {
-			if p.Place.File == f {
-				continue next
-			}
-		}
-		out = append(out, p)
-	}
-	return out
 }
 
 // sum counts in words.

@@ -18,7 +18,7 @@ func (j *judge) daemon() {
 	switch n.Mode {
 	case "solo":
 	case "fleet":
-		j.say(r, "mode", "fleet comes with the fleet ledger, which this version has not; allowed: solo")
+		j.say(r, "mode", "fleet comes with the fleet ledger, which this version does not have; allowed: solo")
 	default:
 		j.word("mode", n.Mode, "solo")
 	}

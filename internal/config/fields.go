@@ -68,16 +68,19 @@ func suggest(key string, here fields, root reflect.Type) (likely, words string) 
 	if best := closest(key, here, near); best != "" {
 		return best, fmt.Sprintf("did you mean %q?", best)
 	}
-	var homes []string
+	var homes, kin []string
 	eachSection(root, "", func(path string, fs fields) {
 		if best := closest(key, fs, min(near, 3)); best == key {
-			homes = append(homes, "it belongs under "+path)
+			homes = append(homes, path)
 		} else if best != "" {
-			homes = append(homes, fmt.Sprintf("did you mean %q under %s?", best, path))
+			kin = append(kin, fmt.Sprintf("did you mean %q under %s?", best, path))
 		}
 	})
-	if len(homes) == 1 {
-		return "", homes[0]
+	switch {
+	case len(homes) > 0 && len(homes) <= 3:
+		return "", "it belongs under " + strings.Join(homes, " or ")
+	case len(homes) == 0 && len(kin) == 1:
+		return "", kin[0]
 	}
 	names := make([]string, len(here))
 	for i, f := range here {

@@ -22,13 +22,15 @@ type judge struct {
 	// known is false when there is no table to judge, because its file could not be read.
 	known    bool
 	problems Problems
-	// said are the paths that have a problem already: one value, one sentence.
+	// said are the paths that have a problem already: one value, one sentence,
+	// and a warning besides at most.
 	said map[spot]bool
 }
 
 type spot struct {
-	r    *reader
-	path string
+	r       *reader
+	path    string
+	warning bool
 }
 
 // say adds a problem, unless it only follows from one that the reader told.
@@ -45,10 +47,10 @@ func (j *judge) add(r *reader, path string, warning bool, format string, args ..
 	if j.said == nil {
 		j.said = map[spot]bool{}
 	}
-	if j.said[spot{r, path}] || !r.sound(path) || len(j.problems) >= maxProblems {
+	if j.said[spot{r, path, warning}] || !r.sound(path) || len(j.problems) >= maxProblems {
 		return
 	}
-	j.said[spot{r, path}] = true
+	j.said[spot{r, path, warning}] = true
 	place, text := r.locate(path), fmt.Sprintf(format, args...)
 	place, text = r.intoText(path, place, text)
 	j.problems = append(j.problems, Problem{Place: place, Path: path, Text: text, Warning: warning})
@@ -61,12 +63,12 @@ func (r *reader) sound(path string) bool {
 		return false
 	}
 	for at := path; at != ""; at = parent(at) {
-		if r.marks[at].wrong {
+		if r.wrong[at] {
 			return false
 		}
 	}
-	for at, m := range r.marks {
-		if m.wrong && inside(at, path) {
+	for at := range r.wrong {
+		if inside(at, path) {
 			return false
 		}
 	}
@@ -144,13 +146,13 @@ func (j *judge) whole() {
 func (j *judge) fleet() {
 	f, r := &j.cfg.Fleet, j.table
 	table := f.Table()
+	j.names()
 	for _, p := range table.Problems() {
 		if p.Path == "sites" && r == j.node {
 			continue // there is no such key here; a missing site: is told by itself
 		}
 		j.say(r, p.Path, "%s", p.Text)
 	}
-	j.names()
 	for i, s := range f.Services {
 		at := fmt.Sprintf("services[%d]", i)
 		ps := probe.Service{
@@ -161,7 +163,10 @@ func (j *judge) fleet() {
 			if p.Path == "interval" || p.Path == "fast_interval" {
 				p.Path = "health." + p.Path
 			}
-			j.say(r, join(at, p.Path), "%s", p.Text)
+			// What a program or a file of certificates is on this host says little
+			// about those on the nodes that a table goes to.
+			elsewhere := j.node == nil && (strings.HasSuffix(p.Path, ".ca_file") || strings.HasSuffix(p.Path, ".argv[0]"))
+			j.add(r, join(at, p.Path), elsewhere, "%s", p.Text)
 		}
 	}
 

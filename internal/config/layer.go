@@ -33,7 +33,7 @@ func layered(t reflect.Type, path string, index []int) []setting {
 		at, in := join(path, f.name), slices.Concat(index, f.index)
 		switch {
 		case f.layer != "":
-			word := strings.NewReplacer(".", "_").Replace(at)
+			word := strings.ReplaceAll(at, ".", "_")
 			out = append(out, setting{
 				path:  at,
 				env:   EnvPrefix + strings.ToUpper(word),
@@ -115,7 +115,9 @@ func environment(env []string) (map[string]string, Problems) {
 			continue
 		}
 		if known[name] {
-			given[name] = value
+			if value != "" { // an empty one is not set, as everywhere
+				given[name] = value
+			}
 			continue
 		}
 		p := Problem{Place: Place{File: brief(name)}, Text: "is not a variable of steadycast; it is ignored", Warning: true}

@@ -21,31 +21,31 @@ func (j *judge) password(at, name, file string) {
 		return
 	}
 	path := at + ".password_file"
+	st, err := os.Stat(file) // before it is opened: opening a pipe would wait
+	if err == nil && !st.Mode().IsRegular() {
+		j.say(j.node, path, "%s is not a regular file; its first line is the secret", brief(file))
+		return
+	}
 	f, err := os.Open(file)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		j.warn(j.node, path, "%s cannot be read by this user; the speaker's must be able to", file)
+		j.warn(j.node, path, "%s cannot be read by this user; the speaker's must be able to", brief(file))
 		return
 	case err != nil:
-		j.say(j.node, path, "%s %s", file, cannot("be read", err))
+		j.say(j.node, path, "%s %s", brief(file), cannot("be read", err))
 		return
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() {
-		j.say(j.node, path, "%s is not a regular file; its first line is the secret", file)
-		return
-	}
 	line, err := bufio.NewReader(io.LimitReader(f, 4096)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		j.say(j.node, path, "%s %s", file, cannot("be read", err))
+		j.say(j.node, path, "%s %s", brief(file), cannot("be read", err))
 		return
 	}
 	switch secret := trimEnd(line); {
 	case secret == "":
-		j.say(j.node, path, "%s has an empty first line; it holds the secret, 1 to %d characters", file, maxPassword)
+		j.say(j.node, path, "%s has an empty first line; it holds the secret, 1 to %d characters", brief(file), maxPassword)
 	case len(secret) > maxPassword:
-		j.say(j.node, path, "%s has a first line of %d characters; a TCP-MD5 secret has 1 to %d", file, len(secret), maxPassword)
+		j.say(j.node, path, "%s has a first line of %d characters; a TCP-MD5 secret has 1 to %d", brief(file), len(secret), maxPassword)
 	default:
 		if j.cfg.secrets == nil {
 			j.cfg.secrets = map[string][sha256.Size]byte{}
@@ -54,7 +54,7 @@ func (j *judge) password(at, name, file string) {
 		if st.Mode().Perm()&0o007 == 0 {
 			return
 		}
-		j.warn(j.node, path, "%s can be read by every user (mode %04o); chmod 0600 it, or 0640 with the speaker's group", file, st.Mode().Perm())
+		j.warn(j.node, path, "%s can be read by every user (mode %04o); chmod 0600 it, or 0640 with the speaker's group", brief(file), st.Mode().Perm())
 	}
 }
 

@@ -23,7 +23,7 @@ func (r *reader) scalar(n *yaml.Node, v reflect.Value, path string, secret bool)
 	switch n.ShortTag() {
 	case "!!str", "!!int", "!!float", "!!bool", "!!timestamp", "!!merge":
 	default:
-		r.bad(n, path, "has the tag %s; write a plain value", n.Tag)
+		r.bad(n, path, "has the tag %s; write a plain value", brief(n.Tag))
 		return
 	}
 	if text := setText(v, n.Value, n.ShortTag(), secret); text != "" {
@@ -60,6 +60,9 @@ func setText(v reflect.Value, s, tag string, secret bool) string {
 	if secret || len(s) > 200 {
 		shown = "the value"
 	}
+	if s == "" && v.Kind() != reflect.String {
+		return "is empty; allowed: " + one(v.Type())
+	}
 	switch {
 	case v.Type() == durationType:
 		d, text := duration(s, shown)
@@ -83,7 +86,7 @@ func setText(v reflect.Value, s, tag string, secret bool) string {
 	switch v.Kind() {
 	case reflect.String:
 		if tag == "!!bool" {
-			return fmt.Sprintf("%s is true or false, not text; quote it if the word is meant", s)
+			return fmt.Sprintf("%s is a truth value, not text; quote it if the word is meant", s)
 		}
 		if s == "" && secret {
 			return "is empty; remove the key for none"
@@ -139,6 +142,8 @@ func whole(s, shown, tag string, low, high int64, set func(int64)) string {
 
 var bareNumber = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 
+var withUnits = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`)
+
 // duration reads a length of time with its unit; only 0 may stand alone.
 func duration(s, shown string) (time.Duration, string) {
 	d, err := time.ParseDuration(s)
@@ -149,6 +154,9 @@ func duration(s, shown string) (time.Duration, string) {
 		return d, ""
 	case bareNumber.MatchString(s):
 		return 0, fmt.Sprintf("%s has no unit; write %[1]sms, %[1]ss or %[1]sm", s)
+	}
+	if withUnits.MatchString(s) {
+		return 0, shown + " is too long"
 	}
 	if n, ok := strings.CutSuffix(s, "d"); ok && digits.MatchString(n) && len(n) < 6 {
 		days, _ := strconv.Atoi(n)

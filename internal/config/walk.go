@@ -4,8 +4,10 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -22,6 +24,8 @@ type reader struct {
 	root     reflect.Type
 	marks    map[string]mark // by path
 	problems Problems
+	// wrong are the paths that the walk reported itself.
+	wrong map[string]bool
 	// meant are the paths that unknown keys were probably meant to be.
 	meant map[string]bool
 	// aliased counts the values reached through aliases.
@@ -34,8 +38,6 @@ type reader struct {
 type mark struct {
 	key, value Place
 	node       *yaml.Node
-	// wrong: the walk itself reported this path.
-	wrong bool
 }
 
 const (
@@ -48,7 +50,7 @@ const (
 )
 
 func newReader(file string) *reader {
-	return &reader{file: file, marks: map[string]mark{}, meant: map[string]bool{}}
+	return &reader{file: file, marks: map[string]mark{}, wrong: map[string]bool{}, meant: map[string]bool{}}
 }
 
 // read reads the bytes of the file into the struct that v points to. When they
@@ -70,11 +72,9 @@ func (r *reader) place(n *yaml.Node) Place { return Place{r.file, n.Line, n.Colu
 func (r *reader) full() bool { return len(r.problems) >= maxProblems || r.aliased > maxAliased }
 
 func (r *reader) bad(n *yaml.Node, path, format string, args ...any) {
-	if m, ok := r.marks[path]; ok {
-		m.wrong = true
-		r.marks[path] = m
-	} else {
-		r.marks[path] = mark{key: r.place(n), value: r.place(n), node: n, wrong: true}
+	r.wrong[path] = true
+	if !r.wrote(path) {
+		r.marks[path] = mark{key: r.place(n), value: r.place(n), node: n}
 	}
 	switch {
 	case len(r.problems) < maxProblems-1:
@@ -136,15 +136,24 @@ var durationType = reflect.TypeFor[time.Duration]()
 
 // kind reports whether n is of the kind that t needs.
 func (r *reader) kind(n *yaml.Node, want yaml.Kind, t reflect.Type, path string) bool {
-	if n.Kind == want {
+	if tag := n.ShortTag(); n.Kind == want {
+		if tag != "!!map" && tag != "!!seq" {
+			r.bad(n, path, "has the tag %s; write it without", brief(n.Tag))
+			return false
+		}
 		return true
 	}
 	hint := ""
-	if want == yaml.SequenceNode && n.Kind == yaml.ScalarNode && n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) == 0 && len(n.Value) < 80 {
+	if want == yaml.SequenceNode && single(t.Elem()) && oneLine(n) && len(n.Value) < 80 {
 		hint = fmt.Sprintf("; for one entry write [%s]", n.Value)
 	}
 	r.bad(n, path, "is %s; allowed: %s%s", found(n), wanted(t), hint)
 	return false
+}
+
+// single reports whether a value of type t is one scalar.
+func single(t reflect.Type) bool {
+	return t.Kind() != reflect.Struct || reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 // wanted says in words what a setting of type t takes.
@@ -219,10 +228,14 @@ func (r *reader) list(n *yaml.Node, v reflect.Value, path string, secret bool) {
 	}
 }
 
-// brief keeps a word that was not expected from filling the line.
+// brief keeps a word that was not expected from filling the line, or from
+// steering the terminal it is shown on.
 func brief(s string) string {
 	if len(s) > 80 {
-		return strings.ToValidUTF8(s[:80], "") + "…"
+		s = strings.ToValidUTF8(s[:80], "") + "…"
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
 	}
 	return s
 }

@@ -38,3 +38,11 @@ func (h *Histogram) Count() uint64 {
 	}
 	return n
 }
+
+// Add joins what another histogram counted.
+func (h *Histogram) Add(o Histogram) {
+	for i, n := range o.Counts {
+		h.Counts[i] += n
+	}
+	h.Sum += o.Sum
+}

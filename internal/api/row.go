@@ -35,6 +35,10 @@ const (
 	NotHeard    Showing = "unknown"     // no fresh word from the site
 )
 
+// Showings are all of them, in the order above.
+var Showings = []Showing{Announced, Announcing, Depreferred, Held, Leaving, Withdrawing, Withdrawn,
+	Drained, Returning, OnHold, Locked, Lost, Starting, NotHeard}
+
 // Announces reports whether routers hold the route.
 func (s Showing) Announces() bool {
 	return s == Announced || s == Depreferred || s == Held || s == Leaving

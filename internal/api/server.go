@@ -20,9 +20,17 @@ const (
 	maxStreams = 32
 	// backendTime is the most a backend may take for one request.
 	backendTime = 10 * time.Second
-	// writeTime is the most one write to a stream may wait for its reader.
-	writeTime = 10 * time.Second
 )
+
+// limits of time; fields so that tests need not wait for them.
+type limits struct {
+	// read is the most a request may take to arrive.
+	read time.Duration
+	// write is the most one write to a stream may wait for its reader.
+	write time.Duration
+	// beat is the pause after which an idle stream shows that it lives.
+	beat time.Duration
+}
 
 // Server answers the API of one backend on any number of listeners. It owns no
 // state but its open connections.
@@ -32,6 +40,7 @@ type Server struct {
 	handler http.Handler
 	streams chan struct{} // one token per open stream
 	version Version
+	limits  limits
 }
 
 // Version answers GET /v1/version.
@@ -43,7 +52,8 @@ type Version struct {
 
 // NewServer returns a server over the backend.
 func NewServer(b Backend, v Version, log *slog.Logger) *Server {
-	s := &Server{backend: b, log: log, version: v, streams: make(chan struct{}, maxStreams)}
+	s := &Server{backend: b, log: log, version: v, streams: make(chan struct{}, maxStreams),
+		limits: limits{read: 10 * time.Second, write: 10 * time.Second, beat: 15 * time.Second}}
 	s.handler = s.guard(s.mux())
 	return s
 }
@@ -63,7 +73,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, path string) error {
 	srv := &http.Server{
 		Handler:           s.handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
+		ReadTimeout:       s.limits.read,
 		WriteTimeout:      30 * time.Second, // a stream extends it write by write
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,

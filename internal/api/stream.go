@@ -15,9 +15,6 @@ import (
 // stream could not show, because they had left the ring.
 const KindGap steadycast.EventKind = "gap"
 
-// heartbeat keeps an idle stream's connection from being thought dead.
-const heartbeat = 15 * time.Second
-
 // events answers GET /v1/events: JSON lines, or server-sent events when the
 // caller accepts text/event-stream. With follow=true it goes on until either
 // side leaves. A reader that does not read for ten seconds is let go; it may
@@ -46,11 +43,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	out := stream{w: w, c: http.NewResponseController(w), sse: strings.Contains(r.Header.Get("Accept"), "text/event-stream")}
+	out := stream{w: w, c: http.NewResponseController(w), patience: s.limits.write, sse: strings.Contains(r.Header.Get("Accept"), "text/event-stream")}
 	// Otherwise the server's read timeout would end a long stream.
 	out.c.SetReadDeadline(time.Time{})
 	out.head()
-	beat := time.NewTicker(heartbeat)
+	beat := time.NewTicker(s.limits.beat)
 	defer beat.Stop()
 	for {
 		batch, more := s.backend.Events(after)
@@ -100,7 +97,9 @@ type stream struct {
 	w   http.ResponseWriter
 	c   *http.ResponseController
 	sse bool
-	err error
+	// patience is how long one write may wait for the reader.
+	patience time.Duration
+	err      error
 }
 
 func (o *stream) head() {
@@ -136,14 +135,14 @@ func (o *stream) beat() {
 
 func (o *stream) write(format string, args ...any) {
 	if o.err == nil {
-		o.c.SetWriteDeadline(time.Now().Add(writeTime))
+		o.c.SetWriteDeadline(time.Now().Add(o.patience))
 		_, o.err = fmt.Fprintf(o.w, format, args...)
 	}
 }
 
 func (o *stream) flush() error {
 	if o.err == nil {
-		o.c.SetWriteDeadline(time.Now().Add(writeTime))
+		o.c.SetWriteDeadline(time.Now().Add(o.patience))
 		o.err = o.c.Flush()
 	}
 	return o.err

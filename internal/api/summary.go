@@ -35,8 +35,10 @@ type Tally struct {
 	// Announcing is what is proven; Unknown are sites not heard.
 	Announcing int `json:"announcing"`
 	Unknown    int `json:"unknown"`
-	// Starting have never announced; Ordered are gone by a person's order.
+	// Starting have never announced; Changing announce, not proven everywhere;
+	// Ordered are gone by a person's order.
 	Starting int `json:"starting"`
+	Changing int `json:"changing"`
 	Ordered  int `json:"ordered"`
 	Floor    int `json:"floor"`
 }
@@ -63,8 +65,10 @@ func Tallies(v *decide.View, rows []Row) []Tally {
 			t.Announcing++
 		case r.State == NotHeard:
 			t.Unknown++
-		case r.State == Starting, r.State == Announcing:
+		case r.State == Starting:
 			t.Starting++
+		case r.State == Announcing:
+			t.Changing++
 		case r.Order != nil:
 			t.Ordered++
 		}
@@ -236,7 +240,11 @@ func (s *Snapshot) judgeFloor(sum *Summary, rows []Row, ts []Tally) {
 				continue
 			}
 		}
-		if t.Starting > 0 && t.Announcing+t.Starting >= t.Floor {
+		switch coming := t.Starting + t.Changing; {
+		case coming == 0 || possible+coming < t.Floor:
+		case t.Starting == 0:
+			continue // said by judgeChanging
+		default:
 			level, mark = LevelDegraded, "starting"
 		}
 		for i := range rows {

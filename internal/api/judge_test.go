@@ -1,0 +1,230 @@
+package api
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+func TestRowsOfTheFleet(t *testing.T) {
+	want := map[string]struct {
+		state Showing
+		why   string
+	}{
+		"ams 192.0.2.0/24":     {Announced, ""},
+		"ams 2001:db8:53::/48": {Announced, "frozen: breaker"},
+		"fra 192.0.2.0/24":     {Held, "web unhealthy: connection refused by 192.0.2.1:443; floor refuses: 1 of 4 would announce; floor 2"},
+		"fra 2001:db8:53::/48": {Announcing, "tor1 has not acknowledged the route"},
+		"gru 192.0.2.0/24":     {Drained, `drain by maria (uid 1003): "rack swap, CHG-4411", 29m left`},
+		"gru 2001:db8:53::/48": {Drained, "maria"},
+		"iad 192.0.2.0/24":     {NotHeard, "last heard 43s ago"},
+		"iad 2001:db8:53::/48": {NotHeard, "last heard 43s ago"},
+	}
+	rows := fleet().Rows()
+	if len(rows) != len(want) {
+		t.Fatalf("%d rows, want %d", len(rows), len(want))
+	}
+	for _, r := range rows {
+		w := want[r.Unit.String()]
+		if r.State != w.state || !strings.Contains(r.Why, w.why) || w.why == "" && r.Why != "" {
+			t.Errorf("%s shows %q because %q; want %q because %q", r.Unit, r.State, r.Why, w.state, w.why)
+		}
+	}
+}
+
+// Every combination of what the ledger and the site can hold gives one word,
+// and the word never claims more than is proven.
+func TestShowingNeverClaimsMore(t *testing.T) {
+	states := []steadycast.State{steadycast.StateUnknown, steadycast.Healthy, steadycast.Suspect, steadycast.Unhealthy, steadycast.Recovering}
+	orders := []steadycast.OrderKind{steadycast.OrderNone, steadycast.OrderWithdraw, steadycast.OrderDrain, steadycast.OrderAnnounce}
+	n := 0
+	for bits := range 1 << 8 {
+		bit := func(i int) bool { return bits>>i&1 == 1 }
+		for _, phase := range []steadycast.Phase{steadycast.Out, steadycast.Returning, steadycast.In} {
+			for _, st := range states {
+				for _, o := range orders {
+					for _, stance := range []steadycast.Stance{steadycast.Normal, steadycast.Depreferred, steadycast.Draining} {
+						v := &decide.UnitView{Phase: phase, Ever: bit(0), Lost: bit(1), Depreferred: bit(2), Locked: bit(3), OnHold: bit(4), Order: o}
+						if bit(5) {
+							v.Guard = "floor"
+						}
+						u := &Unit{Wanted: bit(6), Proven: bit(7), Stance: stance}
+						got := showing(v, u, &Service{Verdict: steadycast.Verdict{State: st}})
+						n++
+						if got.Announces() && !(u.Wanted && u.Proven) {
+							t.Fatalf("%+v %+v %v shows %s", v, u, st, got)
+						}
+						if !u.Proven && got != Announcing && got != Withdrawing && got != Lost {
+							t.Fatalf("unproven %+v %+v %v shows %s", v, u, st, got)
+						}
+						if got == Announced && st == steadycast.Unhealthy && o != steadycast.OrderAnnounce {
+							t.Fatalf("an unhealthy site shows announced: %+v %+v", v, u)
+						}
+						if !slices.Contains(Showings, got) {
+							t.Fatalf("%q is not among the showings", got)
+						}
+					}
+				}
+			}
+		}
+	}
+	if n != 256*3*5*4*3 {
+		t.Errorf("tried %d combinations", n)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	u4 := func(s string) steadycast.Unit { return steadycast.Unit{Site: s, Prefix: p4} }
+	calm := func() *Snapshot { // every site well, nothing ordered
+		s := fleet()
+		s.View.Orders, s.View.Freezes, s.Alarms, s.Config.LastError = nil, nil, nil, ""
+		for i := range s.Sites {
+			s.Sites[i] = site(s.Sites[i].Name)
+		}
+		for i := range s.View.Units {
+			u := s.View.Units[i].Unit
+			s.View.Units[i] = decide.UnitView{Unit: u, Phase: steadycast.In, Ever: true}
+		}
+		return s
+	}
+	gone := func(s *Snapshot, site string) {
+		unit(s, u4(site)).Wanted = false
+		view(s, u4(site)).Phase = steadycast.Out
+	}
+	tests := []struct {
+		name  string
+		alter func(*Snapshot)
+		level Level
+		mark  string
+		next  string
+	}{
+		{"calm", func(*Snapshot) {}, LevelOK, "all well", "steadycast events -f"},
+		{"a site out by itself", func(s *Snapshot) { gone(s, "fra") }, LevelDegraded, "degraded", "steadycast why fra 192.0.2.0/24"},
+		{"a site drained by a person is as ordered", func(s *Snapshot) {
+			gone(s, "gru")
+			view(s, u4("gru")).Order = steadycast.OrderDrain
+			s.View.Orders = []decide.StandingOrder{{Order: steadycast.Order{Kind: steadycast.OrderDrain, Site: "gru", Actor: "maria", Reason: "x"}}}
+		}, LevelOK, "as ordered", "steadycast undrain gru --reason TEXT"},
+		{"under the floor", func(s *Snapshot) { gone(s, "ams"); gone(s, "fra"); gone(s, "gru") }, LevelCritical, "under the floor", "steadycast why ams 192.0.2.0/24"},
+		{"nobody", func(s *Snapshot) { gone(s, "ams"); gone(s, "fra"); gone(s, "gru"); gone(s, "iad") }, LevelCritical, "nobody announces", "steadycast why ams 192.0.2.0/24"},
+		{"sites not heard are not called gone", func(s *Snapshot) {
+			for i := range s.Sites {
+				s.Sites[i].Heard = ago(time.Minute)
+			}
+		}, LevelDegraded, "degraded", "steadycast why ams 192.0.2.0/24"},
+		{"held", func(s *Snapshot) { v := view(s, u4("fra")); v.Depreferred, v.Guard = true, "floor" }, LevelDegraded, "held by a guard", "steadycast why fra 192.0.2.0/24"},
+		{"frozen", func(s *Snapshot) {
+			s.View.Freezes = []decide.StandingFreeze{{Scope: decide.Scope{Site: "fra", Prefix: p4}, Actor: "x", Reason: "y"}}
+		}, LevelDegraded, "frozen", "steadycast thaw fra --prefix 192.0.2.0/24 --reason TEXT"},
+		{"locked", func(s *Snapshot) { gone(s, "iad"); view(s, u4("iad")).Locked = true }, LevelDegraded, "locked", "steadycast unlock iad --reason TEXT"},
+		{"on hold", func(s *Snapshot) { gone(s, "iad"); view(s, u4("iad")).OnHold = true }, LevelDegraded, "on hold", "steadycast resume iad --reason TEXT"},
+		{"a session down", func(s *Snapshot) { s.Sites[1].Actual.Peers[0].State = "connect" }, LevelDegraded, "BGP session down", "steadycast peers"},
+		{"no ledger", func(s *Snapshot) { s.LedgerLost = "disk full" }, LevelDegraded, "no ledger: nothing changes", "steadycast events"},
+		{"a refused reload", func(s *Snapshot) { s.Config.LastError = "x" }, LevelDegraded, "configuration refused", "steadycast reload --dry-run"},
+		{"an alarm", func(s *Snapshot) { s.Alarms = []Alarm{{Text: "x", Next: "steadycast routes"}} }, LevelDegraded, "alarm", "steadycast routes"},
+		{"a speaker lost", func(s *Snapshot) { s.Sites[0].SpeakerLost = "x" }, LevelDegraded, "degraded", "steadycast why ams 192.0.2.0/24"},
+		{"one peer slow to acknowledge everywhere", func(s *Snapshot) {
+			for i := range s.Sites {
+				s.Sites[i].Units[0].Proven = false
+			}
+		}, LevelDegraded, "changing", "steadycast why ams 192.0.2.0/24"},
+		{"just started", func(s *Snapshot) {
+			for _, n := range []string{"ams", "fra", "gru", "iad"} {
+				gone(s, n)
+				view(s, u4(n)).Ever = false
+			}
+		}, LevelDegraded, "starting", "steadycast why ams 192.0.2.0/24"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := calm()
+			tt.alter(s)
+			got := s.Status().Summary
+			if got.Level != tt.level || got.Mark != tt.mark || got.Next != tt.next {
+				t.Errorf("got %s, %q, next %q; want %s, %q, next %q", got.Level, got.Mark, got.Next, tt.level, tt.mark, tt.next)
+			}
+		})
+	}
+}
+
+func TestProve(t *testing.T) {
+	sent := func(peer string, announced, acked bool) steadycast.Sent {
+		x := steadycast.Sent{Peer: peer, Prefix: p4, Announced: announced, At: now}
+		if acked {
+			x.Acked = now
+		}
+		return x
+	}
+	tests := []struct {
+		name   string
+		wanted bool
+		states string // of peers a, b
+		sent   []steadycast.Sent
+		ok     bool
+		text   string
+	}{
+		{"both acknowledged", true, "established established", []steadycast.Sent{sent("a", true, true), sent("b", true, true)}, true, ""},
+		{"one did not", true, "established established", []steadycast.Sent{sent("a", true, true), sent("b", true, false)}, false, "b has not acknowledged the route"},
+		{"one was never told", true, "established established", []steadycast.Sent{sent("a", true, true)}, false, "b was not sent the route"},
+		{"one is down and holds nothing", true, "established idle", []steadycast.Sent{sent("a", true, true)}, true, ""},
+		{"all are down", true, "idle connect", nil, false, "no BGP session is up"},
+		{"withdrawn from both", false, "established established", []steadycast.Sent{sent("a", false, true), sent("b", false, true)}, true, ""},
+		{"never announced", false, "established established", nil, true, ""},
+		{"still announced at one", false, "established established", []steadycast.Sent{sent("a", true, true)}, false, "a was not sent the withdrawal"},
+		{"a withdrawal not acknowledged", false, "established established", []steadycast.Sent{sent("a", false, false)}, false, "a has not acknowledged the withdrawal"},
+		{"a stuck peer still holds the route", false, "established stuck", []steadycast.Sent{sent("a", false, true), sent("b", false, false)}, false, "b is stuck and has not acknowledged the withdrawal"},
+		{"withdrawn with nobody there", false, "idle idle", nil, true, ""},
+		{"announced, only peer stuck", true, "stuck idle", []steadycast.Sent{sent("a", true, true)}, false, "no BGP session is up"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			set := steadycast.RouteSet{Incarnation: 1, Version: 4}
+			if tt.wanted {
+				set.Routes = []steadycast.Route{{Prefix: p4}}
+			}
+			a := &steadycast.Actual{Incarnation: 1, Version: 4, Sent: tt.sent}
+			for i, st := range strings.Fields(tt.states) {
+				a.Peers = append(a.Peers, steadycast.Peer{Name: string(rune('a' + i)), State: st})
+			}
+			ok, text := Prove(set, p4, a)
+			if ok != tt.ok || text != tt.text {
+				t.Errorf("got %v %q, want %v %q", ok, text, tt.ok, tt.text)
+			}
+			a.Version = 3
+			if ok, _ := Prove(set, p4, a); ok {
+				t.Error("proven by a set the speaker does not have yet")
+			}
+		})
+	}
+}
+
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 0: "0s", 40 * time.Millisecond: "40ms", 43 * time.Second: "43s", time.Minute: "1m",
+		6*time.Minute + 12*time.Second: "6m12s", 3*time.Hour + 4*time.Minute: "3h4m", 24 * time.Hour: "1d", 150 * time.Hour: "6d6h",
+	} {
+		if got := Span(d); got != want {
+			t.Errorf("Span(%d) = %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	var h Histogram
+	for _, d := range append([]time.Duration{-time.Second, 0, time.Hour}, Bounds[:]...) {
+		h.Observe(d)
+	}
+	if h.Count() != uint64(len(Bounds))+3 || h.Counts[0] != 3 || h.Counts[len(Bounds)] != 1 {
+		t.Errorf("%+v", h)
+	}
+	// A bound belongs to its own bucket (le), as Prometheus counts.
+	for i := 1; i < len(Bounds); i++ {
+		if h.Counts[i] != 1 {
+			t.Errorf("bucket %d has %d", i, h.Counts[i])
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package metrics
+
+import (
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/internal/api"
+)
+
+// collector turns the newest snapshot into series at each scrape. It keeps
+// nothing between scrapes but the count of its own failures.
+type collector struct {
+	snapshot func() *api.Snapshot
+	failures atomic.Uint64
+}
+
+// Describe sends every metric of metrics.go.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, m := range all {
+		out <- m.desc
+	}
+}
+
+// Collect sends the series of one snapshot. A panic ends the scrape early and
+// is counted; it goes no further.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	s := sender{out: out, seen: map[string]bool{}}
+	func() {
+		defer func() {
+			if recover() != nil {
+				c.failures.Add(1)
+			}
+		}()
+		if snap := c.snapshot(); snap != nil {
+			s.daemon(snap)
+			s.units(snap)
+			s.ledger(snap)
+			for i := range snap.Sites {
+				s.site(&snap.Sites[i])
+			}
+		}
+	}()
+	s.put(metricsErrors, float64(c.failures.Load()))
+}
+
+// sender sends series, each combination of labels once: a second one would
+// make the whole scrape fail.
+type sender struct {
+	out  chan<- prometheus.Metric
+	seen map[string]bool
+}
+
+func (s *sender) fresh(m *metric, labels []string) bool {
+	key := m.name
+	for _, l := range labels {
+		key += "\xff" + l
+	}
+	if s.seen[key] {
+		return false
+	}
+	s.seen[key] = true
+	return true
+}
+
+func (s *sender) put(m *metric, v float64, labels ...string) {
+	if !s.fresh(m, labels) {
+		return
+	}
+	if x, err := prometheus.NewConstMetric(m.desc, m.kind, v, labels...); err == nil {
+		s.out <- x
+	}
+}
+
+// moment sends a time, and nothing while it is not known.
+func (s *sender) moment(m *metric, t time.Time, labels ...string) {
+	if !t.IsZero() {
+		s.put(m, float64(t.UnixNano())/1e9, labels...)
+	}
+}
+
+// states sends one series per state, 1 for the one that holds.
+func states[T ~string](s *sender, m *metric, is T, every []T, labels ...string) {
+	for _, st := range every {
+		v := 0.0
+		if st == is {
+			v = 1
+		}
+		s.put(m, v, append(labels[:len(labels):len(labels)], string(st))...)
+	}
+}
+
+func (s *sender) hist(m *metric, h *api.Histogram, labels ...string) {
+	if !s.fresh(m, labels) {
+		return
+	}
+	buckets := make(map[float64]uint64, len(api.Bounds))
+	var n uint64
+	for i, b := range api.Bounds {
+		n += h.Counts[i]
+		buckets[b.Seconds()] = n
+	}
+	if x, err := prometheus.NewConstHistogram(m.desc, h.Count(), h.Sum.Seconds(), buckets, labels...); err == nil {
+		s.out <- x
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (s *sender) daemon(snap *api.Snapshot) {
+	s.put(buildInfo, 1, snap.Version, runtime.Version())
+	s.moment(startTime, snap.Started)
+	s.put(configInfo, 1, strconv.FormatUint(snap.Config.Revision, 10), snap.Config.Hash)
+	s.put(configOK, truth(snap.Config.LastError == ""))
+	s.moment(configTime, snap.Config.LoadedAt)
+	s.moment(loopRun, snap.Counts.LoopRan)
+	s.put(dropped, float64(snap.Counts.Dropped))
+	s.put(stateErrors, float64(snap.Counts.StateWriteErrors))
+	of := map[string]int{}
+	for i := range snap.Sites {
+		of[snap.Sites[i].Name] = 0
+	}
+	for _, a := range snap.Alarms {
+		of[a.Site]++
+	}
+	for site, n := range of {
+		s.put(alarms, float64(n), site)
+	}
+}
+
+func (s *sender) units(snap *api.Snapshot) {
+	rows := snap.Rows()
+	for i := range rows {
+		r := &rows[i]
+		states(s, prefixState, r.State, api.Showings, r.Unit.Site, r.Unit.Prefix.String())
+	}
+	for _, t := range api.Tallies(&snap.View, rows) {
+		s.put(prefixAnnouncing, float64(t.Announcing), t.Prefix.String())
+	}
+	for _, p := range snap.View.Prefixes {
+		s.put(prefixFloor, float64(p.Floor), p.Prefix.String())
+		s.put(prefixTroubled, float64(p.Troubled), p.Prefix.String())
+	}
+	for _, t := range snap.Counts.Transitions {
+		s.put(transitions, float64(t.Count), t.Unit.Site, t.Unit.Prefix.String(), t.To, t.Cause)
+	}
+}
+
+func (s *sender) ledger(snap *api.Snapshot) {
+	s.put(ledgerUp, truth(snap.LedgerLost == ""))
+	for _, r := range snap.Counts.Refusals {
+		s.put(refusals, float64(r.Count), r.Guard)
+	}
+	for _, u := range snap.View.Units {
+		s.budget("site_budget", u.Unit.Site, u.Unit.Prefix.String(), u.BudgetUsed, u.BudgetLimit)
+	}
+	for _, p := range snap.View.Prefixes {
+		s.budget("fleet_budget", "", p.Prefix.String(), p.FleetUsed, p.FleetLimit)
+	}
+	type key struct{ site, kind string }
+	standing := map[key]int{}
+	for _, p := range snap.View.Table.Sites {
+		for _, k := range []steadycast.OrderKind{steadycast.OrderWithdraw, steadycast.OrderDrain, steadycast.OrderAnnounce} {
+			standing[key{p.Name, k.String()}] = 0
+		}
+	}
+	for _, o := range snap.View.Orders {
+		standing[key{o.Order.Site, o.Order.Kind.String()}]++
+	}
+	for k, n := range standing {
+		s.put(orders, float64(n), k.site, k.kind)
+	}
+	by := map[string]int{"person": 0, "breaker": 0}
+	for _, f := range snap.View.Freezes {
+		if f.Breaker {
+			by["breaker"]++
+		} else {
+			by["person"]++
+		}
+	}
+	for who, n := range by {
+		s.put(freezes, float64(n), who)
+	}
+	c := &snap.Counts
+	for _, st := range []struct {
+		stage string
+		h     *api.Histogram
+	}{{"detect", &c.Detect}, {"decide", &c.Decide}, {"announce", &c.Announce}, {"confirm", &c.Confirm}} {
+		s.hist(decisionLatency, st.h, st.stage)
+	}
+}
+
+func (s *sender) budget(guard, site, prefix string, used, limit int) {
+	s.put(budgetLimit, float64(limit), guard, site, prefix)
+	s.put(budgetRemaining, float64(max(limit-used, 0)), guard, site, prefix)
+}
+
+func (s *sender) site(site *api.Site) {
+	s.moment(siteHeard, site.Heard, site.Name)
+	s.put(speakerUp, truth(site.SpeakerLost == ""), site.Name)
+	s.put(speakerStarts, float64(site.Actual.Started), site.Name)
+	late := map[string]int{}
+	for _, x := range site.Actual.Sent {
+		if x.Acked.IsZero() {
+			late[x.Peer]++
+		}
+	}
+	for i := range site.Actual.Peers {
+		s.peer(site, &site.Actual.Peers[i], late)
+	}
+	for _, v := range site.Actual.VIPs {
+		s.put(vipUsable, truth(v.Present && v.Usable), site.Name, v.Address.String())
+	}
+	for i := range site.Units {
+		u := &site.Units[i]
+		s.put(prefixIntent, truth(u.Wanted), site.Name, u.Unit.Prefix.String())
+		s.put(prefixProven, truth(u.Proven), site.Name, u.Unit.Prefix.String())
+	}
+	for i := range site.Services {
+		v := &site.Services[i].Verdict
+		states(s, serviceState, v.State.String(), []string{"unknown", "healthy", "suspect", "unhealthy", "recovering"}, site.Name, v.Service)
+		s.put(serviceHeld, truth(v.Held), site.Name, v.Service)
+	}
+	for i := range site.Checks {
+		s.check(site.Name, &site.Checks[i])
+	}
+}
+
+func (s *sender) peer(site *api.Site, p *steadycast.Peer, late map[string]int) {
+	// While the speaker is lost, nobody knows whether a session is up.
+	up := p.Up() && site.SpeakerLost == ""
+	s.put(sessionUp, truth(up), site.Name, p.Name)
+	states(s, sessionState, p.State, []string{"idle", "connect", "open", "established", "stuck", "stopped"}, site.Name, p.Name)
+	s.put(sessionFlaps, float64(p.Flaps), site.Name, p.Name)
+	s.put(prefixesAdvertised, float64(p.Announced), site.Name, p.Name)
+	s.put(unacknowledged, float64(late[p.Name]), site.Name, p.Name)
+	s.put(messages, float64(p.MessagesIn), site.Name, p.Name, "in")
+	s.put(messages, float64(p.MessagesOut), site.Name, p.Name, "out")
+	s.put(updatesDropped, float64(p.UpdatesDropped), site.Name, p.Name)
+	s.put(malformed, float64(p.Malformed), site.Name, p.Name)
+}
+
+func (s *sender) check(site string, c *api.Check) {
+	outcomes := []string{"up", "down", "unknown"}
+	states(s, checkStatus, c.Result.Outcome.String(), outcomes, site, c.Service, c.Name)
+	for i, n := range []uint64{c.Up, c.Down, c.Unknown} {
+		s.put(checkResults, float64(n), site, c.Service, c.Name, outcomes[i])
+	}
+	s.hist(checkDuration, &c.Took, site, c.Service, c.Name)
+	s.moment(checkSuccess, c.LastSuccess, site, c.Service, c.Name)
+	s.put(checkLag, c.Lag.Seconds(), site, c.Service, c.Name)
+}

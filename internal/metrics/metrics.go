@@ -1,0 +1,146 @@
+// Package metrics shows a daemon to Prometheus. This file lists every metric
+// there is; it is the only place that names one, and the only door to the
+// Prometheus library.
+//
+// A scrape reads one immutable [api.Snapshot], so that no page mixes two
+// moments, and what is no longer in the snapshot (a peer taken out of the
+// configuration) is no longer shown. A fault in here, a listener that cannot be
+// opened, or a scraper that never reads, stops and delays nothing else.
+//
+// Names follow the Prometheus conventions: base units, _total on counters, an
+// enum as one series per state with the value 0 or 1. Labels hold names from
+// the configuration; never free text, client addresses or ids of decisions.
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metric is one family: its name behind steadycast_, its kind, help and labels.
+type metric struct {
+	name   string
+	kind   prometheus.ValueType // histograms are histogram
+	help   string
+	labels []string
+	desc   *prometheus.Desc
+}
+
+const (
+	gauge     = prometheus.GaugeValue
+	counter   = prometheus.CounterValue
+	histogram = prometheus.UntypedValue // made with a const histogram
+)
+
+// all are the metrics in the order of this file; define fills it.
+var all []*metric
+
+func define(name string, kind prometheus.ValueType, help string, labels ...string) *metric {
+	m := &metric{name: "steadycast_" + name, kind: kind, help: help, labels: labels}
+	m.desc = prometheus.NewDesc(m.name, help, labels, nil)
+	all = append(all, m)
+	return m
+}
+
+// The daemon.
+var (
+	buildInfo = define("build_info", gauge,
+		"Always 1; the labels say which build runs.", "version", "goversion")
+	startTime = define("start_timestamp_seconds", gauge,
+		"When the daemon started, in seconds since 1970.")
+	configInfo = define("config_info", gauge,
+		"Always 1; the labels say which configuration runs.", "revision", "hash")
+	configOK = define("config_last_reload_successful", gauge,
+		"1 if the newest reload was taken, 0 if it was refused and the old configuration goes on.")
+	configTime = define("config_last_reload_success_timestamp_seconds", gauge,
+		"When the running configuration was loaded, in seconds since 1970.")
+	loopRun = define("loop_last_run_timestamp_seconds", gauge,
+		"When the loop that decides last finished a step, in seconds since 1970.")
+	dropped = define("observations_dropped_total", counter,
+		"Observations dropped from full queues.")
+	stateErrors = define("state_write_failures_total", counter,
+		"Failed writes of the state on disk.")
+	alarms = define("alarms", gauge,
+		"Things that need a person now.", "site")
+	metricsErrors = define("metrics_failures_total", counter,
+		"Scrapes that failed inside and were cut short.")
+)
+
+// BGP and the addresses of the host, as read back from the wire and the kernel.
+var (
+	speakerUp = define("speaker_up", gauge,
+		"1 while the site's speaker answers.", "site")
+	speakerStarts = define("speaker_starts_total", counter,
+		"Starts of the site's speaker, as it counts them itself.", "site")
+	sessionUp = define("bgp_session_up", gauge,
+		"1 while the session is established and moving.", "site", "peer")
+	sessionState = define("bgp_session_state", gauge,
+		"1 for the state the session is in.", "site", "peer", "state")
+	sessionFlaps = define("bgp_session_flaps_total", counter,
+		"Losses of an established session.", "site", "peer")
+	prefixesAdvertised = define("bgp_prefixes_advertised", gauge,
+		"Prefixes that the peer holds from us.", "site", "peer")
+	unacknowledged = define("bgp_unacknowledged", gauge,
+		"Announcements and withdrawals that the peer has not acknowledged.", "site", "peer")
+	messages = define("bgp_messages_total", counter,
+		"BGP messages.", "site", "peer", "direction")
+	updatesDropped = define("bgp_updates_dropped_total", counter,
+		"Inbound UPDATEs, which are never needed and never kept.", "site", "peer")
+	malformed = define("bgp_malformed_messages_total", counter,
+		"Inbound messages that the parser refused.", "site", "peer")
+	vipUsable = define("vip_usable", gauge,
+		"1 while the service address is on the host and usable.", "site", "address")
+)
+
+// Units: one prefix at one site.
+var (
+	prefixState = define("prefix_state", gauge,
+		"1 for what the site's route does.", "site", "prefix", "state")
+	prefixIntent = define("prefix_intent", gauge,
+		"1 if the site wants the prefix announced, whether the wire agrees or not.", "site", "prefix")
+	prefixProven = define("prefix_proven", gauge,
+		"1 if every peer that is up has acknowledged what is wanted.", "site", "prefix")
+	prefixAnnouncing = define("prefix_announcing_sites", gauge,
+		"Sites that announce the prefix, proven.", "prefix")
+	prefixFloor = define("prefix_floor_sites", gauge,
+		"Announcing sites below which automation never goes.", "prefix")
+	prefixTroubled = define("prefix_troubled_sites", gauge,
+		"Sites in trouble within the breaker's window.", "prefix")
+	transitions = define("route_transitions_total", counter,
+		"Changes of a route.", "site", "prefix", "to", "cause")
+	orders = define("orders", gauge,
+		"Orders of people that stand.", "site", "kind")
+	freezes = define("freezes", gauge,
+		"Freezes that stand, by who made them.", "by")
+)
+
+// Guards, the ledger and the four latencies of a decision.
+var (
+	ledgerUp = define("ledger_up", gauge,
+		"1 while the ledger can be reached; without it nothing changes.")
+	refusals = define("guard_refusals_total", counter,
+		"Requests that a guard refused.", "guard")
+	budgetLimit = define("guard_budget_limit", gauge,
+		"Automatic withdrawals that the budget allows in its window.", "guard", "site", "prefix")
+	budgetRemaining = define("guard_budget_remaining", gauge,
+		"Automatic withdrawals left in the budget's window.", "guard", "site", "prefix")
+	decisionLatency = define("decision_latency_seconds", histogram,
+		"How long each stage of a decision took.", "stage")
+)
+
+// Probes and verdicts.
+var (
+	serviceState = define("service_state", gauge,
+		"1 for what is believed of the site's service.", "site", "service", "state")
+	serviceHeld = define("service_held", gauge,
+		"1 while there is too little evidence to judge the service.", "site", "service")
+	siteHeard = define("peer_heard_timestamp_seconds", gauge,
+		"When the site's real state was last confirmed, in seconds since 1970.", "node")
+	checkStatus = define("check_status", gauge,
+		"1 for the newest outcome of the check.", "site", "service", "check", "status")
+	checkResults = define("check_results_total", counter,
+		"Results of the check.", "site", "service", "check", "status")
+	checkDuration = define("check_duration_seconds", histogram,
+		"How long the check ran.", "site", "service", "check")
+	checkSuccess = define("check_last_success_timestamp_seconds", gauge,
+		"When the check last came out up, in seconds since 1970; absent before the first time.", "site", "service", "check")
+	checkLag = define("check_lag_seconds", gauge,
+		"How late the newest round of the check started.", "site", "service", "check")
+)

@@ -43,6 +43,8 @@ func (a *applying) header() string {
 		return fmt.Sprintf("ledger time %d is outside 0…%d", e.LT, maxTime)
 	case has&kind.need != kind.need || has&^(kind.need|kind.may) != 0:
 		return fmt.Sprintf("an entry of kind %s has the wrong body", e.Kind)
+	case e.Kind != KindDecide && e.Decide != nil && len(e.Decide.Requests) > 0:
+		return fmt.Sprintf("an entry of kind %s carries requests", e.Kind)
 	case born && e.Kind == KindGenesis:
 		return "this ledger has its genesis already"
 	case !born && e.Kind != KindGenesis:

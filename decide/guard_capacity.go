@@ -24,6 +24,9 @@ func (q *asking) capacityGuard() verdictOf {
 	if len(rest) == 0 {
 		return pass("no other announcing site states a capacity")
 	}
+	if q.e.Decide == nil || len(q.e.Decide.Loads) == 0 {
+		return pass("no site reports its load")
+	}
 	certain := q.order == nil && q.r.Class == steadycast.Hard
 	if x := q.prefix(p); x.Tight && !certain && q.order == nil {
 		return refuses(0, "steadycast withdraw "+u.Unit.String(), "the sites of %s are tight; only certain failures leave", p)

@@ -111,3 +111,26 @@ func TestFloorPlan(t *testing.T) {
 		}
 	}
 }
+
+// reach says what a role's process must not be able to touch, through any
+// number of imports: a fault in it cannot then come from there.
+var reach = map[string][]string{
+	"internal/speaker": {"decide", "probe", "internal/ledger", "internal/agent", "internal/api", "internal/metrics", "internal/config",
+		"github.com/miekg/dns", "github.com/prometheus/client_golang"},
+	"decide":   {"net/http", "github.com/"},
+	"bgp/sink": {"github.com/vishvananda/netlink"},
+}
+
+func TestReach(t *testing.T) {
+	for name, never := range reach {
+		for _, dep := range list(t, "-deps", "./"+name) {
+			for _, n := range never {
+				own := dep.ImportPath == module+"/"+n
+				foreign := strings.Contains(n, ".") && strings.HasPrefix(dep.ImportPath, n) && !strings.HasPrefix(dep.ImportPath, module)
+				if own || foreign || dep.ImportPath == n {
+					t.Errorf("%s reaches %s, and must not", name, dep.ImportPath)
+				}
+			}
+		}
+	}
+}

@@ -36,6 +36,10 @@ var floorplan = map[string]string{
 	"internal/demo": ". decide probe bgp bgp/sink internal/ledger internal/role internal/speaker internal/api internal/agent", // a fleet in one process
 
 	"cmd/steadycast": "all", // assembles, nothing more
+
+	"lab":         "",    // drives the product from outside, so it may not see its inside
+	"lab/cmd/lab": "lab", // the same runner, for a person
+	"lab/service": "",    // what the lab's edge keeps reachable
 }
 
 // doors says which packages alone may import a big dependency, so that it can

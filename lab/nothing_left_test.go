@@ -1,0 +1,203 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// raiseAndHang makes this test binary bring a lab up and hang, so that the test
+// can end it in every way a person or a machine can.
+const raiseAndHang = "LAB_TEST_RAISE"
+
+func raiseAndWait() {
+	topo, err := Load(os.Getenv(raiseAndHang))
+	if err == nil {
+		topo.node("edge").Cmd, topo.node("service").Cmd = "sleep infinity", "setsid sleep infinity"
+		_, err = Up(context.Background(), topo, nil)
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("up")
+	select {}
+}
+
+// However the runner ends, its namespaces, processes, mounts and files are gone.
+func TestNothingIsLeftBehind(t *testing.T) {
+	file := "containerlab/single-frr.clab.yml"
+	topo, err := Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	need(t, topo)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
+		t.Run(sig.String(), func(t *testing.T) {
+			before := hostState(t)
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command(self)
+			cmd.Env = append(os.Environ(), raiseAndHang+"="+file)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			line, _ := bufio.NewReader(out).ReadString('\n')
+			if strings.TrimSpace(line) != "up" {
+				t.Fatalf("the lab did not come up: %s", line)
+			}
+			family := (&process{cmd: cmd, done: make(chan struct{})}).family()
+			spaces := namespaces(family)
+			if len(family) < 5 || len(spaces) != 14 { // five kinds of three nodes, one network shared
+				t.Fatalf("%d processes in %d namespaces: that is no lab", len(family), len(spaces))
+			}
+			_ = cmd.Process.Signal(sig)
+			_ = cmd.Wait()
+
+			waitFor(t, func() string {
+				for _, pid := range family {
+					if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && !strings.Contains(string(b), ") Z ") {
+						return fmt.Sprintf("process %d lives on: %s", pid, b)
+					}
+				}
+				for ns := range namespaces(everyPID()) {
+					if spaces[ns] {
+						return "a process is still in " + ns
+					}
+				}
+				if after := hostState(t); after != before {
+					return "the host was:\n" + before + "\nand is now:\n" + after
+				}
+				return ""
+			})
+		})
+	}
+}
+
+// Down takes everything along, and a lab can come up again at once.
+func TestDown(t *testing.T) {
+	topo, err := Load("containerlab/single-frr.clab.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	need(t, topo)
+	topo.node("edge").Cmd, topo.node("service").Cmd = "sleep infinity", "sleep infinity"
+	for range 3 {
+		l, err := Up(t.Context(), topo, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		family := l.nodes["edge"].main.family()
+		if len(family) == 0 {
+			t.Fatal("the edge is not running")
+		}
+		l.Down()
+		l.Down()
+		if err := syscall.Kill(family[0], 0); err == nil {
+			t.Errorf("process %d outlives Down", family[0])
+		}
+		if _, _, _, err := l.Exec(t.Context(), "edge", []string{"true"}); err == nil {
+			t.Error("a lab that is down ran a command")
+		}
+	}
+}
+
+// A lab that cannot be built halfway leaves nothing either.
+func TestFailedUp(t *testing.T) {
+	topo, err := Load("containerlab/single-frr.clab.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	need(t, topo)
+	for _, spoil := range []func(*Node){
+		func(n *Node) { n.Exec = []string{"false"} },
+		func(n *Node) { n.Exec = []string{"no-such-program"} },
+		func(n *Node) { n.Cmd = "no-such-program" },
+		func(n *Node) { n.Binds = []string{"configs/none:/etc/none"} },
+	} {
+		spoilt := *topo
+		spoilt.Nodes = append([]Node(nil), topo.Nodes...)
+		spoil(spoilt.node("edge"))
+		if _, err := Up(t.Context(), &spoilt, nil); err == nil || !strings.Contains(err.Error(), "edge") && !strings.Contains(err.Error(), "none") {
+			t.Errorf("got error %v, want one that names the place", err)
+		}
+	}
+	waitFor(t, func() string {
+		for _, pid := range (&process{cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}, done: make(chan struct{})}).family()[1:] {
+			return fmt.Sprintf("process %d is left", pid)
+		}
+		return ""
+	})
+}
+
+// hostState is what a lab could leave on the host's file system. Named network
+// namespaces are left out: a lab makes none, and other tests may.
+func hostState(t *testing.T) string {
+	t.Helper()
+	f, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mounts []string
+	for line := range strings.Lines(string(f)) {
+		if !strings.Contains(line, "/netns") {
+			mounts = append(mounts, line)
+		}
+	}
+	staged, _ := filepath.Glob(staging + "/*")
+	return fmt.Sprint(mounts, staged)
+}
+
+func everyPID() (out []int) {
+	for pid := range parents() {
+		out = append(out, pid)
+	}
+	return out
+}
+
+// namespaces are those that pids live in, other than this process' own.
+func namespaces(pids []int) map[string]bool {
+	out := map[string]bool{}
+	for _, pid := range pids {
+		for _, kind := range []string{"net", "mnt", "pid", "uts", "ipc"} {
+			ours, _ := os.Readlink("/proc/self/ns/" + kind)
+			if ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind)); err == nil && ns != ours {
+				out[ns] = true
+			}
+		}
+	}
+	return out
+}
+
+// waitFor waits until what says nothing is wrong, and fails with its words
+// after ten seconds.
+func waitFor(t *testing.T, what func() string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		wrong := what()
+		if wrong == "" {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatal(wrong)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

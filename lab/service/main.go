@@ -1,0 +1,134 @@
+// Command service is what a lab keeps reachable: an HTTP and a DNS server that
+// say which site they are, and do nothing else. It ends when it is told to, or
+// is killed by a scenario.
+//
+// HTTP answers every path with 200, `ok` and the header X-Site. DNS (UDP)
+// answers every A question with 198.51.100.53, from the address that was asked;
+// other types get no data.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("service: ")
+	web := flag.String("http", ":8080", "address and port of the HTTP server")
+	dns := flag.String("dns", ":53", "address and port of the DNS server (UDP); empty for none")
+	name := flag.String("name", "edge", "the site this is, sent as X-Site")
+	flag.Parse()
+
+	failed := make(chan error)
+	if *dns != "" {
+		conn, err := listenDNS(*dns)
+		if err != nil {
+			log.Fatal(err)
+		}
+		go func() { failed <- serveDNS(conn) }()
+	}
+	listener, err := net.Listen("tcp", *web)
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := &http.Server{Handler: page(*name), ReadHeaderTimeout: 5 * time.Second}
+	go func() { failed <- server.Serve(listener) }()
+	log.Printf("%s serves http on %s and dns on %s", *name, *web, *dns)
+	log.Fatal(<-failed)
+}
+
+func page(name string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Site", name)
+		fmt.Fprintln(w, "ok")
+	})
+}
+
+// listenDNS opens a socket for both families that tells which address each
+// datagram was sent to: a host with several must answer from that one.
+func listenDNS(address string) (*net.UDPConn, error) {
+	a, err := net.ResolveUDPAddr("udp", address)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := net.ListenUDP("udp", a)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
+		if errors.Is(failed, syscall.ENOPROTOOPT) { // an IPv4 socket
+			failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
+		}
+	})
+	return conn, errors.Join(err, failed)
+}
+
+func serveDNS(conn *net.UDPConn) error {
+	question := make([]byte, 4096)
+	control := make([]byte, 256)
+	for {
+		n, m, _, from, err := conn.ReadMsgUDPAddrPort(question, control)
+		if err != nil {
+			return err
+		}
+		answer, err := answerTo(question[:n])
+		if err != nil {
+			continue // not a question: silence
+		}
+		// The control message that came says which address was asked; sent back,
+		// it says which one answers.
+		if _, _, err := conn.WriteMsgUDPAddrPort(answer, control[:m], from); err != nil {
+			log.Printf("answering %s: %v", from, err)
+		}
+	}
+}
+
+var answered = netip.MustParseAddr("198.51.100.53")
+
+func answerTo(question []byte) ([]byte, error) {
+	var p dnsmessage.Parser
+	head, err := p.Start(question)
+	if err != nil {
+		return nil, err
+	}
+	q, err := p.Question()
+	if err != nil || head.Response {
+		return nil, errors.New("not a question")
+	}
+	b := dnsmessage.NewBuilder(nil, dnsmessage.Header{
+		ID: head.ID, Response: true, Authoritative: true, RecursionDesired: head.RecursionDesired, RecursionAvailable: true,
+	})
+	if err := b.StartQuestions(); err != nil {
+		return nil, err
+	}
+	if err := b.Question(q); err != nil {
+		return nil, err
+	}
+	if err := b.StartAnswers(); err != nil {
+		return nil, err
+	}
+	if q.Type == dnsmessage.TypeA {
+		h := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 30}
+		if err := b.AResource(h, dnsmessage.AResource{A: answered.As4()}); err != nil {
+			return nil, err
+		}
+	}
+	return b.Finish()
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+func TestPageSaysWhichSiteItIs(t *testing.T) {
+	w := httptest.NewRecorder()
+	page("fra").ServeHTTP(w, httptest.NewRequest("GET", "/any", nil))
+	if w.Code != 200 || w.Header().Get("X-Site") != "fra" || strings.TrimSpace(w.Body.String()) != "ok" {
+		t.Errorf("got %d, %v, %q", w.Code, w.Header(), w.Body)
+	}
+}
+
+// A client with a connected socket hears only the address it asked.
+func TestAnswersFromTheAddressThatWasAsked(t *testing.T) {
+	conn, err := listenDNS(":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go serveDNS(conn)
+	_, port, _ := net.SplitHostPort(conn.LocalAddr().String())
+	for _, host := range []string{"127.0.0.1", "127.9.8.7", "::1"} {
+		c, err := net.Dial("udp", net.JoinHostPort(host, port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for _, q := range []struct {
+			kind    dnsmessage.Type
+			answers int
+		}{{dnsmessage.TypeA, 1}, {dnsmessage.TypeAAAA, 0}} {
+			m := dnsmessage.Message{
+				Header:    dnsmessage.Header{ID: 77, RecursionDesired: true},
+				Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("a.example.net."), Type: q.kind, Class: dnsmessage.ClassINET}},
+			}
+			b, err := m.Pack()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+			if _, err := c.Write(b); err != nil {
+				t.Fatal(err)
+			}
+			n, err := c.Read(b[:cap(b)])
+			if err != nil {
+				t.Fatalf("%s: no answer: %v", host, err)
+			}
+			if err := m.Unpack(b[:n]); err != nil {
+				t.Fatal(err)
+			}
+			if m.ID != 77 || !m.Response || len(m.Answers) != q.answers {
+				t.Errorf("%s %v: got %+v", host, q.kind, m)
+			}
+		}
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte{0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 'a', 0, 0, 1, 0, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		answer, err := answerTo(b)
+		if err != nil {
+			return
+		}
+		var m dnsmessage.Message
+		if err := m.Unpack(answer); err != nil {
+			t.Errorf("the answer cannot be read: %v", err)
+		}
+	})
+}

@@ -299,14 +299,30 @@ func kth(xs []int, k int) int {
 	return xs[len(xs)-k]
 }
 
-// evidence returns the fresh observations that were counted, in order of vantage.
+// evidence returns the observations that make the present count, in order of
+// vantage: exactly the voices that were counted, so that whoever counts again
+// comes to the same.
 func (j *jury) evidence() []steadycast.Observation {
 	var os []steadycast.Observation
 	for i, v := range j.all {
-		if v.fresh && (i != j.own || j.ownVotes || v.last.Result.Outcome != steadycast.Unknown) {
-			os = append(os, v.last)
+		counted := v.fresh && (i != j.own || j.ownVotes)
+		if !counted || v.last.Result.Outcome == steadycast.Unknown && j.knows(v.group) {
+			continue
 		}
+		o := v.last
+		o.Group = v.group
+		os = append(os, o)
 	}
 	slices.SortFunc(os, func(a, b steadycast.Observation) int { return cmp.Compare(a.Vantage, b.Vantage) })
 	return os
+}
+
+// knows reports whether a counted member of the group says up or down.
+func (j *jury) knows(group string) bool {
+	for i, v := range j.all {
+		if v.group == group && v.fresh && (i != j.own || j.ownVotes) && v.last.Result.Outcome != steadycast.Unknown {
+			return true
+		}
+	}
+	return false
 }

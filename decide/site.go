@@ -124,6 +124,9 @@ func (s *Site) Step(now Now, in Input) []Effect {
 	case Proved:
 		s.prove(now, in.Actual)
 		dirty = true
+	case Equipped:
+		s.o.VIPs = slices.Clone(in.VIPs)
+		dirty = true
 	case SpeakerLost:
 		s.loseSpeaker(in.Reason)
 		dirty = true
@@ -235,7 +238,7 @@ func (s *Site) expire(now Now) (changed bool) {
 type gist struct {
 	state                  steadycast.State
 	held, failing, passing bool
-	localUp, localReady    bool
+	localUp, steady        bool
 	localCertain, doubtful bool
 }
 

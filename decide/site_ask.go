@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -33,8 +34,8 @@ func (s *Site) blocked(u *unit, a steadycast.Action) (text string, until Now) {
 		return "frozen here: no ledger (" + s.ledgerGone + ")", forever
 	case s.ledgerGone != "":
 		return "no ledger: " + s.ledgerGone, forever
-	case a == steadycast.Withdraw && v.Phase != steadycast.In:
-		return "phase " + v.Phase.String() + " in the ledger", forever
+	case a == steadycast.Withdraw && v.Phase == steadycast.Out:
+		return "phase out in the ledger, which is being told that it is announced", forever
 	case a == steadycast.Return && v.Phase == steadycast.In:
 		return "phase in: it resumes without a permit", forever
 	case a == steadycast.Return && v.Locked:
@@ -43,10 +44,10 @@ func (s *Site) blocked(u *unit, a steadycast.Action) (text string, until Now) {
 		return "on hold until a person resumes it", forever
 	}
 	switch mode := s.mode(u); {
-	case mode != ModeAuto:
+	case mode != ModeAuto && !(a == steadycast.Return && v.Recalled):
 		return "mode " + mode, forever
 	case u.retryAt > s.now:
-		return u.refused, u.retryAt
+		return cmp.Or(u.refused, "asked a moment ago"), u.retryAt
 	}
 	return "", 0
 }
@@ -158,7 +159,7 @@ func several(ps []netip.Prefix) string {
 func (s *Site) wouldAsk(u *unit, a steadycast.Action) {
 	mode := s.mode(u)
 	if u.told == a || mode == ModeAuto || u.view.Order != steadycast.OrderNone || u.view.Frozen != "" ||
-		a == steadycast.Withdraw && u.view.Phase != steadycast.In {
+		(a == steadycast.Withdraw) == (u.view.Phase == steadycast.Out) {
 		return
 	}
 	u.told = a
@@ -183,6 +184,14 @@ func (s *Site) answer(now Now, a Answer) {
 	}
 	known, spent := s.fence, a.Stale
 	for _, r := range a.Rulings {
+		if !r.Unit.Prefix.IsValid() { // the request as a whole was refused
+			for _, p := range s.asked.req.Prefixes {
+				if i, ok := findUnit(s.units, p); ok {
+					s.refuse(now, &s.units[i], r)
+				}
+			}
+			continue
+		}
 		i, ok := findUnit(s.units, r.Unit.Prefix)
 		if !ok || r.Unit.Site != s.name || !slices.Contains(s.asked.req.Prefixes, r.Unit.Prefix) {
 			continue
@@ -197,7 +206,7 @@ func (s *Site) answer(now Now, a Answer) {
 	if spent {
 		s.kill(s.asked.req)
 	}
-	s.conclude(now)
+	s.conclude(now, askAgain)
 }
 
 // granted takes a permit: the ledger has changed its books, and says so here
@@ -291,7 +300,7 @@ func (s *Site) refuse(now Now, u *unit, r Ruling) {
 
 // conclude ends the request in flight. Whatever it asked for and did not get
 // waits before it is asked for again.
-func (s *Site) conclude(now Now) {
+func (s *Site) conclude(now, wait Now) {
 	req := s.asked.req
 	s.asked = nil
 	for _, p := range req.Prefixes {
@@ -300,7 +309,7 @@ func (s *Site) conclude(now Now) {
 			continue
 		}
 		u := &s.units[i]
-		u.retryAt = max(u.retryAt, now+askAgain)
+		u.retryAt = max(u.retryAt, now+wait)
 		for _, j := range u.services {
 			s.services[j].answered = s.services[j].answered || req.Action == steadycast.Withdraw
 		}
@@ -311,12 +320,12 @@ func (s *Site) conclude(now Now) {
 func (s *Site) overdue(now Now) {
 	switch a := s.asked; {
 	case a == nil:
-	case now-a.first > s.table.Guards.PermitTTL:
-		s.kill(a.req)
-		s.conclude(now)
 	case s.spent:
 		s.kill(a.req)
-		s.conclude(now)
+		s.conclude(now, askAgain)
+	case now-a.first > s.table.Guards.PermitTTL:
+		s.kill(a.req)
+		s.conclude(now, resendEvery) // nobody said no
 	}
 	s.spent = false
 }

@@ -174,6 +174,9 @@ func (s *Site) explainUnit(u *unit) UnitStatus {
 		Unit: u.id, View: u.view, Announced: u.announced, Reason: u.reason,
 		Wants: s.wants(u), OnWire: u.onWire, Proven: u.proven, Unproven: u.unproven,
 	}
+	if !s.begun {
+		st.Proven, st.Unproven = false, "nothing is wanted yet"
+	}
 	if u.announced {
 		st.Stance = u.stance(s.now)
 	}

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -39,7 +40,11 @@ type SpeakerLost struct{ Reason string }
 // LedgerLost says that the ledger cannot be reached; it ends with the next Committed.
 type LedgerLost struct{ Reason string }
 
+// Equipped replaces the addresses that go into every RouteSet, after a reload.
+type Equipped struct{ VIPs []netip.Prefix }
+
 func (Tick) input()        {}
+func (Equipped) input()    {}
 func (Observed) input()    {}
 func (Answered) input()    {}
 func (Committed) input()   {}

@@ -170,9 +170,6 @@ func (s *Site) compare(now Now) {
 		case u.announced && u.unproven == "" && !u.onWire:
 			u.proven, u.unproven = false, "no session is up that carries it"
 		}
-		if u.view.Phase == steadycast.Returning && u.announced && u.acked {
-			u.attested = u.view.Return
-		}
 	}
 }
 

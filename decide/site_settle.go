@@ -226,10 +226,12 @@ func (s *Site) see(u *unit) {
 		u.view = s.view.Units[i]
 	}
 	v := &u.view
-	if old.Order != v.Order {
-		s.note(steadycast.Event{Kind: steadycast.EventOrder, Prefix: u.id.Prefix, From: old.Order.String(), To: v.Order.String(), Reason: s.orderText(u, v.Order.String())})
+	if u.announced && v.Order == steadycast.OrderNone && v.Phase == steadycast.In &&
+		(old.Phase != v.Phase || old.Order != v.Order) {
+		u.reason = "the ledger counts it in"
 	}
-	if old.Order != v.Order || old.Locked != v.Locked || old.OnHold != v.OnHold || old.Frozen != v.Frozen {
+	if old.Order != v.Order || old.Locked != v.Locked || old.OnHold != v.OnHold ||
+		old.Frozen != v.Frozen || old.Breaker != v.Breaker || old.Recalled != v.Recalled {
 		u.retryAt, u.guard = 0, "" // what refused may no longer
 	}
 	if !u.ever && v.Depreferred && v.Phase == steadycast.In && u.depref == "" && !s.wantIn(u) {
@@ -303,6 +305,6 @@ func (sv *service) doubtful() bool {
 func (sv *service) gist() gist {
 	return gist{
 		state: sv.state, held: sv.held, failing: sv.tally.bad > 0, passing: sv.tally.good > 0,
-		localUp: sv.up(), localReady: sv.resumes(), localCertain: sv.certain(), doubtful: sv.doubtful(),
+		localUp: sv.up(), steady: sv.steady(), localCertain: sv.certain(), doubtful: sv.doubtful(),
 	}
 }

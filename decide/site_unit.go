@@ -2,7 +2,6 @@ package decide
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/steadycast/steadycast"
 )
@@ -22,7 +21,8 @@ type unit struct {
 	permit    steadycast.Fence     // of the decision behind that
 	executed  steadycast.RequestID // the newest withdrawal carried out
 
-	depref   string // why it is depreferred; empty when it is not
+	depref   string // the permit's reason for depreferring it; empty without one
+	alone    bool   // depreferred by the site itself, for want of a ledger
 	draining bool   // carries GSHUT until leaveAt
 	leaveAt  Now
 	warm     Now // depreferred until then, after a cold resume
@@ -32,10 +32,9 @@ type unit struct {
 	refused string            // its answer
 	told    steadycast.Action // what it would ask, in mode approve or observe
 
-	onWire   bool                 // an established peer was sent it
-	acked    bool                 // and has acknowledged it
-	attested steadycast.RequestID // the return whose proof a beat may have carried
-	proven   bool
+	onWire   bool   // an established peer was sent it
+	acked    bool   // and has acknowledged it
+	proven   bool   // every peer that is up agrees
 	unproven string // why not
 }
 
@@ -46,8 +45,7 @@ func (sv *service) failed() bool {
 
 // resumes: enough local rounds in a row have passed, and nothing speaks against it.
 func (sv *service) resumes() bool {
-	own := sv.jury.self()
-	return own.fresh && own.raw.good >= sv.conf.Health.ResumeRounds &&
+	return sv.steady() &&
 		(sv.state == steadycast.Healthy || sv.state == steadycast.StateUnknown)
 }
 
@@ -57,11 +55,17 @@ func (sv *service) up() bool {
 	return own.fresh && own.last.Result.Outcome == steadycast.Up
 }
 
+// steady: enough local rounds in a row have passed to trust the check again.
+func (sv *service) steady() bool {
+	own := sv.jury.self()
+	return own.fresh && own.raw.good >= sv.conf.Health.ResumeRounds
+}
+
 // certain: the site's own check has failed for certain, often enough to
-// deprefer without asking anybody.
+// deprefer without asking anybody, and no quorum sees the service pass.
 func (sv *service) certain() bool {
 	own := sv.jury.self()
-	return own.fresh && own.raw.hard >= max(certainAlone, sv.conf.Health.FallCertain)
+	return own.fresh && own.raw.hard >= max(certainAlone, sv.conf.Health.FallCertain) && sv.tally.good == 0
 }
 
 // well combines one question over the services that share a prefix: all of them
@@ -110,8 +114,9 @@ func (s *Site) place(now Now, u *unit) {
 	if v.Order != steadycast.OrderDrain {
 		u.draining = false
 	}
-	if s.wantIn(u) {
-		u.depref = ""
+	if u.depref != "" && s.wantIn(u) {
+		u.depref, u.reason = "", "its services are healthy again"
+		s.route(u, "depreferred", "announced")
 	}
 	switch {
 	case v.Order == steadycast.OrderWithdraw:
@@ -122,8 +127,6 @@ func (s *Site) place(now Now, u *unit) {
 		s.putIn(u, s.orderText(u, "announced"))
 	case v.Phase == steadycast.Out && u.announced:
 		s.countedOut(now, u)
-	case v.Phase == steadycast.Returning && u.announced:
-		s.returning(u)
 	case v.Phase == steadycast.In && !u.announced:
 		s.resume(now, u)
 	}
@@ -136,7 +139,7 @@ func (s *Site) takeOut(u *unit, why string) {
 	if !u.announced {
 		return
 	}
-	u.announced, u.draining, u.depref, u.warm = false, false, "", 0
+	u.announced, u.draining, u.depref, u.alone, u.warm = false, false, "", false, 0
 	s.route(u, "announced", "withdrawn")
 }
 
@@ -191,16 +194,6 @@ func (u *unit) undone() bool {
 		p.Action == steadycast.Withdraw && p.ID.Compare(u.executed) > 0
 }
 
-// returning: not counted yet, so a failure before the proof takes it back
-// without asking. Once a beat may have carried the proof the unit is treated as
-// In, which is what the ledger will say in a moment.
-func (s *Site) returning(u *unit) {
-	if u.attested != u.view.Return && s.wantOut(u) {
-		s.takeOut(u, "return taken back before it was proven: "+s.cause(u))
-		u.retryAt = s.now + askAgain
-	}
-}
-
 // resume announces again what the ledger counts as In, without a permit, after
 // a few passing local rounds. After a long absence it waits its jitter, and is
 // depreferred at first, so that a fleet powered up together does not stampede.
@@ -236,17 +229,18 @@ func (s *Site) cold(u *unit) bool {
 // reach: the one thing that needs no permit, because if every site did it the
 // prefix would still be reachable. It ends when local rounds pass again.
 func (s *Site) isolate(u *unit) {
-	const why = "depreferred: no ledger to ask, and "
-	if s.frozen && s.o.Isolated == IsolatedDeprefer && u.announced && u.depref == "" &&
-		u.view.Order == steadycast.OrderNone && !s.well(u, func(sv *service) bool { return !sv.certain() }) {
-		u.depref = why + s.localCause(u)
-		u.reason = u.depref
+	switch {
+	case u.alone && (!u.announced || s.well(u, (*service).steady)):
+		u.alone = false
+		if u.announced {
+			u.reason = "local rounds pass again"
+			s.route(u, "depreferred", "announced")
+		}
+	case !u.alone && s.frozen && s.o.Isolated == IsolatedDeprefer && u.announced && !u.draining &&
+		u.view.Order == steadycast.OrderNone && !s.well(u, func(sv *service) bool { return !sv.certain() }):
+		u.alone = true
+		u.reason = "depreferred: no ledger to ask, and " + s.localCause(u)
 		s.route(u, "announced", "depreferred")
-	}
-	if strings.HasPrefix(u.depref, why) && s.well(u, (*service).resumes) {
-		u.depref = ""
-		u.reason = "local rounds pass again"
-		s.route(u, "depreferred", "announced")
 	}
 }
 
@@ -257,7 +251,7 @@ func (u *unit) stance(now Now) steadycast.Stance {
 		return steadycast.Draining
 	case u.view.Order == steadycast.OrderAnnounce:
 		return steadycast.Normal
-	case u.depref != "" || now < u.warm:
+	case u.depref != "" || u.alone || now < u.warm:
 		return steadycast.Depreferred
 	default:
 		return steadycast.Normal

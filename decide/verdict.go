@@ -46,7 +46,7 @@ const heldLimit = 3
 // facts, and why. Held is not in it: while too little is known, it is not asked.
 // The test of the chart writes it for the default numbers:
 //
-//CHART
+// CHART
 func (sv *service) next(f facts) (steadycast.State, string) {
 	switch sv.state {
 	case steadycast.Healthy:
@@ -76,7 +76,7 @@ func (sv *service) firstPassing(f facts) (steadycast.State, string) {
 	case !f.ledger || f.good < 1:
 		return sv.state, ""
 	case !f.in:
-		return steadycast.Recovering, sv.passing(f) + "; never announced here, so rise and hold_up come first"
+		return steadycast.Recovering, sv.passing(f) + "; the ledger does not count it in, so rise and hold_up come first"
 	case f.good >= sv.conf.Health.ResumeRounds:
 		return steadycast.Healthy, sv.passing(f) + "; it was announced before"
 	default:

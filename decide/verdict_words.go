@@ -21,7 +21,11 @@ func (sv *service) failing(f facts) string {
 			break
 		}
 	}
-	return fmt.Sprintf("%s ×%d in %s%s", what, f.bad, seconds(f.failingFor), sv.poll(steadycast.Down))
+	span := ""
+	if f.failingFor > 0 {
+		span = " in " + seconds(f.failingFor)
+	}
+	return fmt.Sprintf("%s ×%d%s%s", what, f.bad, span, sv.poll(steadycast.Down))
 }
 
 // passing says how often it passed.
@@ -76,10 +80,13 @@ func (sv *service) heardFirst() []*vantage {
 	return vs
 }
 
-// seconds writes a duration as people say it, to a tenth of a second below a
-// minute and whole seconds above: 0.4s, 12s, 5m0s.
+// seconds writes a duration as people say it: milliseconds below a tenth of a
+// second, tenths below a minute, else whole seconds: 12ms, 0.4s, 5m0s.
 func seconds(d time.Duration) string {
-	if d >= time.Minute {
+	switch {
+	case d < 100*time.Millisecond:
+		return d.Round(time.Millisecond).String()
+	case d >= time.Minute:
 		return d.Round(time.Second).String()
 	}
 	tenths := int64((d + 50*time.Millisecond) / (100 * time.Millisecond))

@@ -6,9 +6,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -40,8 +40,10 @@ func NewLog(o LogOptions) (log *slog.Logger, flush func(), err error) {
 	w, journal := o.Writer, false
 	if w == nil {
 		w, journal = os.Stderr, toJournal(os.Stderr)
+		// A broken pipe at standard error would end the process (os/signal); heard,
+		// it is an error of the write like any other. The channel is never read.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	}
-	queue := newLines(w)
 	opts := &slog.HandlerOptions{Level: level}
 	if journal {
 		opts.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
@@ -60,6 +62,7 @@ func NewLog(o LogOptions) (log *slog.Logger, flush func(), err error) {
 	default:
 		return nil, nil, fmt.Errorf("log format %q: allowed are text, json", o.Format)
 	}
+	queue := newLines(w, form(w))
 	h := form(queue)
 	if journal {
 		h = newJournal(queue, form)
@@ -123,78 +126,4 @@ func (j journal) WithAttrs(as []slog.Attr) slog.Handler {
 
 func (j journal) WithGroup(name string) slog.Handler {
 	return journal{j.err.WithGroup(name), j.warning.WithGroup(name), j.info.WithGroup(name), j.debug.WithGroup(name)}
-}
-
-// lines is a bounded queue of whole lines before a writer that may block or fail.
-type lines struct {
-	queue   chan []byte // 1024 lines; the oldest is dropped
-	flushes chan chan struct{}
-	dropped atomic.Uint64
-}
-
-func newLines(w io.Writer) *lines {
-	l := &lines{queue: make(chan []byte, 1024), flushes: make(chan chan struct{})}
-	go l.run(w)
-	return l
-}
-
-// Write takes one line; it never blocks and never fails.
-func (l *lines) Write(b []byte) (int, error) {
-	line := append([]byte(nil), b...)
-	for {
-		select {
-		case l.queue <- line:
-			return len(b), nil
-		default:
-		}
-		select {
-		case <-l.queue:
-			l.dropped.Add(1)
-		default:
-		}
-	}
-}
-
-func (l *lines) run(w io.Writer) {
-	for {
-		select {
-		case b := <-l.queue:
-			l.put(w, b)
-		case done := <-l.flushes:
-			for more := true; more; {
-				select {
-				case b := <-l.queue:
-					l.put(w, b)
-				default:
-					more = false
-				}
-			}
-			close(done)
-		}
-	}
-}
-
-func (l *lines) put(w io.Writer, b []byte) {
-	if n := l.dropped.Swap(0); n > 0 {
-		if _, err := fmt.Fprintf(w, "%d log lines were lost: the log did not take them\n", n); err != nil {
-			l.dropped.Add(n)
-		}
-	}
-	if _, err := w.Write(b); err != nil {
-		l.dropped.Add(1)
-	}
-}
-
-func (l *lines) flush(patience time.Duration) {
-	deadline := time.After(patience)
-	done := make(chan struct{})
-	select {
-	case l.flushes <- done:
-	case <-deadline:
-		return
-	}
-	select {
-	case <-done:
-	case <-deadline:
-	}
 }

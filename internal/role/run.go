@@ -53,7 +53,6 @@ var ErrNoReload = errors.New("there is nothing to reload")
 //	                 the second cancels ctx: end at once; the third ends the process
 //	SIGHUP           Process.OnReload's function; the old settings stay if it fails
 //	SIGUSR1          Process.OnDump's function
-//	SIGPIPE          nothing: a log that nobody reads must not end the process
 //
 // The end of ctx is like the second SIGTERM.
 func Run(ctx context.Context, s Spec, body func(context.Context, *Process) error) error {
@@ -73,7 +72,7 @@ func Run(ctx context.Context, s Spec, body func(context.Context, *Process) error
 	signals := s.Signals
 	if signals == nil {
 		own := make(chan os.Signal, 8)
-		signal.Notify(own, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGPIPE)
+		signal.Notify(own, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1)
 		defer signal.Stop(own)
 		signals = own
 	}

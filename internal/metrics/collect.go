@@ -3,6 +3,7 @@ package metrics
 import (
 	"runtime"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -56,10 +57,7 @@ type sender struct {
 }
 
 func (s *sender) fresh(m *metric, labels []string) bool {
-	key := m.name
-	for _, l := range labels {
-		key += "\xff" + l
-	}
+	key := m.name + "\xff" + strings.Join(labels, "\xff")
 	if s.seen[key] {
 		return false
 	}
@@ -84,13 +82,13 @@ func (s *sender) moment(m *metric, t time.Time, labels ...string) {
 }
 
 // states sends one series per state, 1 for the one that holds.
-func states[T ~string](s *sender, m *metric, is T, every []T, labels ...string) {
+func states(s *sender, m *metric, is string, every []string, labels ...string) {
 	for _, st := range every {
 		v := 0.0
 		if st == is {
 			v = 1
 		}
-		s.put(m, v, append(labels[:len(labels):len(labels)], string(st))...)
+		s.put(m, v, append(labels[:len(labels):len(labels)], st)...)
 	}
 }
 
@@ -141,7 +139,7 @@ func (s *sender) units(snap *api.Snapshot) {
 	rows := snap.Rows()
 	for i := range rows {
 		r := &rows[i]
-		states(s, prefixState, r.State, api.Showings, r.Unit.Site, r.Unit.Prefix.String())
+		s.put(prefixState, 1, r.Unit.Site, r.Unit.Prefix.String(), string(r.State))
 	}
 	for _, t := range api.Tallies(&snap.View, rows) {
 		s.put(prefixAnnouncing, float64(t.Announcing), t.Prefix.String())

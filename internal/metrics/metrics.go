@@ -8,8 +8,10 @@
 // opened, or a scraper that never reads, stops and delays nothing else.
 //
 // Names follow the Prometheus conventions: base units, _total on counters, an
-// enum as one series per state with the value 0 or 1. Labels hold names from
-// the configuration; never free text, client addresses or ids of decisions.
+// enum as one series per state with the value 0 or 1. Only prefix_state leaves
+// the zeros out: with fourteen states and thousands of prefixes they would be
+// most of the page. Labels hold names from the configuration; never free text,
+// client addresses or ids of decisions.
 package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
@@ -92,7 +94,7 @@ var (
 // Units: one prefix at one site.
 var (
 	prefixState = define("prefix_state", gauge,
-		"1 for what the site's route does.", "site", "prefix", "state")
+		"1 for what the site's route does; a state that does not hold is absent.", "site", "prefix", "state")
 	prefixIntent = define("prefix_intent", gauge,
 		"1 if the site wants the prefix announced, whether the wire agrees or not.", "site", "prefix")
 	prefixProven = define("prefix_proven", gauge,

@@ -62,7 +62,7 @@ func TestBad(t *testing.T) {
 				}
 				return
 			}
-			if d := cmp.Diff(want, got); d != "" {
+			if d := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); d != "" {
 				t.Errorf("%s (-want +got):\n%s", scenario, d)
 			}
 			if ok != !strings.Contains(got, " problem") {

@@ -20,6 +20,8 @@ const (
 	EffectRestart Effect = "restart" // nothing happens until the processes are restarted
 )
 
+var effects = []Effect{EffectPolicy, EffectHost, EffectUpdate, EffectRoutes, EffectSession, EffectReset, EffectRestart}
+
 // Change is one difference between two configurations.
 type Change struct {
 	// Path of the setting, with names for numbers: bgp.neighbors[tor1].hold_time.
@@ -69,7 +71,15 @@ func Diff(old, next *Config) []Change {
 		if x.secret || y.secret {
 			c.From, c.To = "", ""
 		}
-		out = append(out, c.judged(how))
+		c.Effect, c.Peer = effectOf(c.Path, how)
+		if c.Path != path { // the entry does what the strongest of its values does
+			for _, l := range append(slices.Clone(a), b...) {
+				if e, peer := effectOf(l.path, how); inside(l.path, c.Path) && slices.Index(effects, e) > slices.Index(effects, c.Effect) && c.Effect != EffectSession {
+					c.Effect, c.Peer = e, peer
+				}
+			}
+		}
+		out = append(out, c.worded(how))
 	}
 	for _, l := range merged(a, b) {
 		visit(l)
@@ -79,7 +89,8 @@ func Diff(old, next *Config) []Change {
 		if was, ok := old.secrets[nb.Name]; ok && known && was != sum {
 			c := Change{Path: "bgp.neighbors[" + nb.Name + "].password_file"}
 			if !told[c.Path] {
-				out = append(out, c.judged("content changed"))
+				c.Effect, c.Peer = effectOf(c.Path, "changed")
+				out = append(out, c.worded("content changed"))
 			}
 		}
 	}
@@ -139,9 +150,8 @@ func newEntry(path string, a, b []leaf, added bool) string {
 	return ""
 }
 
-// judged fills in what the change does.
-func (c Change) judged(how string) Change {
-	c.Effect, c.Peer = effectOf(c.Path, how)
+// worded says the change in a line.
+func (c Change) worded(how string) Change {
 	what := map[Effect]string{
 		EffectPolicy:  "no session or route is touched",
 		EffectHost:    "addresses of this host change",

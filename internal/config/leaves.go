@@ -75,20 +75,22 @@ func plain(v reflect.Value) (string, bool) {
 	}
 }
 
-// nameOf gives what an entry of a list goes by: its name, its prefix, or itself.
-func nameOf(v reflect.Value, otherwise string) string {
-	if v.Kind() == reflect.Struct {
-		for _, key := range []string{"name", "prefix"} {
-			if f, ok := fieldsOf(v.Type()).find(key); ok {
-				if text, ok := plain(v.FieldByIndex(f.index)); ok && text != "" {
-					return text
-				}
-			}
-		}
-		return otherwise
+// nameOf gives what an entry of a list goes by: its name, its prefix, or itself
+// where that is an address or the like. Plain words keep their number, since
+// their order may matter.
+func nameOf(v reflect.Value, number string) string {
+	if v.Kind() == reflect.String {
+		return number
 	}
 	if text, ok := plain(v); ok {
 		return text
 	}
-	return otherwise
+	for _, key := range []string{"name", "prefix"} {
+		if f, ok := fieldsOf(v.Type()).find(key); ok {
+			if text, ok := plain(v.FieldByIndex(f.index)); ok && text != "" {
+				return text
+			}
+		}
+	}
+	return number
 }

@@ -82,6 +82,10 @@ func (s *Site) wants(u *unit) steadycast.Action {
 // Withdrawals come before returns; the units that leave or return for the same
 // services go in one request.
 func (s *Site) ask(now Now, wake *deadline) {
+	if s.asked != nil && s.moot() {
+		s.kill(s.asked.req)
+		s.conclude(now, askAgain)
+	}
 	if a := s.asked; a != nil {
 		if now >= a.next {
 			a.next = now + resendEvery
@@ -117,6 +121,23 @@ func (s *Site) ask(now Now, wake *deadline) {
 		s.request(now, first, action, prefixes)
 		wake.by(s.asked.next)
 	}
+}
+
+// moot: nothing that the request in flight asks for is called for any more.
+func (s *Site) moot() bool {
+	for _, p := range s.asked.req.Prefixes {
+		i, ok := findUnit(s.units, p)
+		if !ok {
+			continue
+		}
+		u := &s.units[i]
+		if s.asked.req.Action == steadycast.Return && !u.announced && s.wantIn(u) ||
+			s.asked.req.Action == steadycast.Withdraw && u.announced &&
+				!s.well(u, func(sv *service) bool { return sv.state != steadycast.Unhealthy }) {
+			return false
+		}
+	}
+	return true
 }
 
 // request makes a request for what first and its likes need, and sends it.

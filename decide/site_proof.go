@@ -82,7 +82,7 @@ func (s *Site) watch(now Now, wake *deadline) {
 		Reason: fmt.Sprintf("acknowledged by %d of %d peers that are up, %s after it was wanted", up, up, seconds(now-s.setAt)),
 	}
 	if e.Prefix = s.changed[0]; len(s.changed) > 1 {
-		e.Reason = fmt.Sprintf("and %d more prefixes ", len(s.changed)-1) + e.Reason
+		e.Reason = fmt.Sprintf("and %d more: ", len(s.changed)-1) + e.Reason
 	}
 	s.changed = nil
 	s.note(e)

@@ -124,7 +124,7 @@ func (s *Site) announce(now Now) {
 		}
 	}
 	changed := diff(s.set.Routes, set.Routes)
-	if s.given && !s.resend && len(changed) == 0 {
+	if s.given && !s.resend && len(changed) == 0 && slices.Equal(s.set.VIPs, set.VIPs) {
 		return
 	}
 	for _, p := range changed {

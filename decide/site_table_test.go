@@ -190,6 +190,7 @@ func (st *story) build(ws []string) {
 	o := SiteOptions{Name: ws[0], Node: ws[0] + "-1", Incarnation: 1, Off: -1}
 	sv := map[string]*Service{}
 	var names []string
+	var mode string
 	t.Sites = []Place{{Name: ws[0]}}
 	for _, w := range ws[1:] {
 		k, v, _ := strings.Cut(w, "=")
@@ -213,9 +214,7 @@ func (st *story) build(ws []string) {
 		case "any":
 			t.Prefixes = append(t.Prefixes, Prefix{Prefix: netip.MustParsePrefix(v), Needs: NeedsAny})
 		case "mode":
-			for _, n := range names {
-				sv[n].Mode = v
-			}
+			mode = v
 		case "fall":
 			h.Fall, _ = strconv.Atoi(v)
 		case "rise":
@@ -242,7 +241,7 @@ func (st *story) build(ws []string) {
 		sv["web"] = &Service{Name: "web", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
 	}
 	for _, n := range names {
-		sv[n].Health = h
+		sv[n].Health, sv[n].Mode = h, mode
 		t.Services = append(t.Services, *sv[n])
 	}
 	if ps := t.Problems(); len(ps) > 0 {
@@ -250,8 +249,8 @@ func (st *story) build(ws []string) {
 	}
 	o.Table = t
 	st.o, st.site, st.now, st.asked = o, NewSite(o), 0, nil
+	st.view.Table = t.WithDefaults()
 	if st.view.Fence == (steadycast.Fence{}) {
-		st.view.Table = t.WithDefaults()
 		for _, p := range t.PrefixesAt(o.Name) {
 			st.view.Units = append(st.view.Units, UnitView{Unit: steadycast.Unit{Site: o.Name, Prefix: p}})
 		}

@@ -41,7 +41,11 @@ type Ledger interface {
 	// Do records one of a person's plain entries: freeze, thaw, unlock, resume, order_clear.
 	Do(ctx context.Context, kind decide.Kind, scope decide.Scope, actor, reason string) (decide.Reply, error)
 
-	// SetTable replaces the policy. The revision must be above the one in force.
+	// TryDo says what Do would answer now, and changes nothing.
+	TryDo(ctx context.Context, kind decide.Kind, scope decide.Scope, actor, reason string) (decide.Reply, error)
+
+	// SetTable replaces the policy. Its revision must be above the one in force;
+	// 0 means the next. A table that says what is in force already changes nothing.
 	SetTable(ctx context.Context, table decide.Table, actor, reason string) (decide.Reply, error)
 
 	// View returns the newest committed state: an immutable copy that costs one

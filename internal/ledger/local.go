@@ -1,0 +1,322 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// ErrClosed is the error of every call after Close.
+var ErrClosed = errors.New("the ledger is closed")
+
+// queueBound is how many calls may wait. A caller beyond it waits in its own
+// goroutine until its context ends; nothing is dropped.
+const queueBound = 64
+
+// shortenEvery is how many entries a journal gathers before it is shortened.
+const shortenEvery = 1024
+
+// Options say how a local ledger is kept. The zero value is good for tests.
+type Options struct {
+	// Fleet and Node say whose ledger it is; a journal of another is refused.
+	Fleet, Node string
+	// Log gets what people must know of the journal; default slog.Default().
+	Log *slog.Logger
+}
+
+// Local is a ledger without raft: one process, one disk, the same machine and
+// the same rules. Several sites of one process may share it.
+//
+// run is the one goroutine that owns the machine, the proposer and the journal;
+// callers reach it through ops, and read view without it.
+type Local struct {
+	opts  Options
+	log   *slog.Logger
+	ops   chan op
+	quit  chan struct{}
+	done  chan struct{}
+	stop  sync.Once
+	end   error
+	view  atomic.Pointer[decide.View]
+	watch watchers
+	beats beatBox
+
+	// owned by run
+	fleet   *decide.Fleet
+	lead    *leader
+	disk    *journal // nil: memory only
+	lock    *os.File
+	entries int // in the journal since it was shortened
+	failing bool
+	started time.Time // its monotonic reading is the clock
+}
+
+// Open opens the ledger kept in dir, or begins one with the policy of genesis;
+// an existing ledger keeps the policy it has (see SetTable). With an empty dir
+// it lives in memory only. A ledger that is in use, damaged, another node's or a
+// newer version's is refused, and nothing is changed.
+func Open(dir string, genesis decide.Table, opts Options) (*Local, error) {
+	if opts.Log == nil {
+		opts.Log = slog.Default()
+	}
+	l := &Local{
+		opts: opts, log: opts.Log, fleet: decide.NewFleet(),
+		ops: make(chan op, queueBound), quit: make(chan struct{}), done: make(chan struct{}),
+		started: time.Now(),
+	}
+	l.beats.wake = make(chan struct{}, 1)
+	if dir != "" {
+		if err := l.openDisk(dir); err != nil {
+			return nil, errors.Join(err, l.closeDisk())
+		}
+	}
+	l.lead = newLeader(l.fleet, opts.Node, l.now())
+	l.publish()
+	if l.fleet.Fence().Epoch == 0 {
+		if err := l.begin(genesis); err != nil {
+			return nil, errors.Join(err, l.closeDisk())
+		}
+	}
+	go l.run()
+	return l, nil
+}
+
+// openDisk takes the directory for this process and reads what is there.
+func (l *Local) openDisk(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "ledger.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	l.lock = lock
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("%s is in use by another process (%w): stop that one first; two writers would destroy the ledger", dir, err)
+	}
+	l.disk = &journal{dir: dir, who: heading{journalFormat, journalSchema, l.opts.Fleet, l.opts.Node}}
+	switch was, err := load(l.disk.path(), l.disk.who); {
+	case errors.Is(err, os.ErrNotExist):
+		return l.disk.shorten(nil)
+	case err != nil:
+		return err
+	default:
+		l.fleet, l.entries = was.fleet, was.entries
+		if was.torn > 0 {
+			l.log.Warn("the last record of the ledger was never finished and is cut; nobody was answered from it",
+				"file", l.disk.path(), "bytes", was.torn, "kept", was.good)
+		}
+		if err := l.disk.reopen(was.good); err != nil {
+			return err
+		}
+		if l.entries > 0 || was.torn > 0 {
+			l.shorten()
+		}
+		return nil
+	}
+}
+
+// begin writes the first entry.
+func (l *Local) begin(genesis decide.Table) error {
+	e := l.lead.entry(l.now(), decide.KindGenesis)
+	t := genesis.WithDefaults()
+	t.Revision = max(t.Revision, 1)
+	e.Table, e.Reason = &t, "the first policy of this ledger"
+	r, err := l.commit(e)
+	if err == nil && r.Invalid != "" {
+		err = errors.New(r.Invalid)
+	}
+	if err != nil {
+		return fmt.Errorf("the ledger cannot begin: %w", err)
+	}
+	return nil
+}
+
+func (l *Local) now() time.Duration { return time.Since(l.started) }
+
+// run owns everything until Close.
+func (l *Local) run() {
+	defer close(l.done)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case o := <-l.ops:
+			l.serve(o)
+		case <-l.beats.wake:
+		case <-timer.C:
+		case <-l.quit:
+			l.finish()
+			return
+		}
+		for _, b := range l.beats.take() {
+			l.lead.hear(l.now(), b)
+		}
+		l.duties()
+		if l.entries >= shortenEvery && len(l.ops) == 0 {
+			l.shorten()
+		}
+		timer.Reset(max(l.lead.wake()-l.now(), l.pause()))
+	}
+}
+
+// pause keeps a proposer whose disk fails from trying in a circle.
+func (l *Local) pause() time.Duration {
+	if l.failing {
+		return time.Second
+	}
+	return 0
+}
+
+// duties proposes what beats and time call for. Each entry must make the next
+// one unnecessary or different; the bound is there so that a mistake in that
+// costs a second, not a disk.
+func (l *Local) duties() {
+	const most = 1000
+	for range most {
+		e, ok := l.lead.duties(l.now())
+		if !ok {
+			return
+		}
+		if r, err := l.commit(e); err != nil || r.Invalid != "" {
+			return // said by commit; it is tried again later
+		}
+	}
+}
+
+// commit writes an entry, then applies it: what is answered from it is on disk.
+func (l *Local) commit(e decide.Entry) (decide.Reply, error) {
+	if l.disk != nil {
+		b, err := e.Encode()
+		if err != nil {
+			return decide.Reply{}, err
+		}
+		if err := l.disk.append(b); err != nil {
+			if !l.failing {
+				l.log.Error("the ledger cannot write: what would change it is refused until it can; routes stay as they are", "error", err)
+			}
+			l.failing = true
+			return decide.Reply{}, fmt.Errorf("the ledger cannot write, so nothing was changed: %w", err)
+		}
+		if l.failing {
+			l.log.Info("the ledger can write again", "file", l.disk.path())
+		}
+		l.failing = false
+		l.entries++
+	}
+	r, err := l.fleet.Apply(e)
+	if err != nil {
+		return r, err // it stops: its own entry, so this cannot be
+	}
+	if r.Invalid != "" {
+		l.log.Error("the ledger proposed an entry without meaning, which changed nothing", "kind", e.Kind, "why", r.Invalid)
+	}
+	l.lead.applied(l.now())
+	l.publish()
+	l.watch.tell(r.Events)
+	return r, nil
+}
+
+// publish gives readers the newest state.
+func (l *Local) publish() {
+	v := l.lead.view
+	l.view.Store(&v)
+}
+
+// shorten replaces the journal by a snapshot. If that fails the long one goes
+// on, and it is tried again after as many entries.
+func (l *Local) shorten() {
+	if l.disk == nil {
+		return
+	}
+	l.entries = 0
+	if err := l.disk.shorten(l.fleet.Snapshot()); err != nil {
+		l.log.Warn("the journal of the ledger could not be shortened; it goes on growing", "file", l.disk.path(), "error", err)
+	}
+}
+
+// finish writes down how much time passed, so that orders do not last longer
+// for a planned restart, answers whoever waits, and lets go of the disk.
+func (l *Local) finish() {
+	if l.fleet.Timed() && l.lead.lt(l.now()) > l.fleet.LT() {
+		_, _ = l.commit(l.lead.entry(l.now(), decide.KindTick))
+	}
+	l.end = l.closeDisk()
+	for {
+		select {
+		case o := <-l.ops:
+			o.done <- result{err: ErrClosed}
+		default:
+			return
+		}
+	}
+}
+
+func (l *Local) closeDisk() error {
+	var errs []error
+	if l.disk != nil && l.disk.f != nil {
+		errs = append(errs, l.disk.close())
+	}
+	if l.lock != nil {
+		errs = append(errs, l.lock.Close()) // and with it the flock
+	}
+	return errors.Join(errs...)
+}
+
+// Close ends the ledger after what it is doing now. Calls that wait get ErrClosed.
+func (l *Local) Close() error {
+	l.stop.Do(func() { close(l.quit) })
+	<-l.done
+	return l.end
+}
+
+// View returns the newest committed state.
+func (l *Local) View() decide.View { return *l.view.Load() }
+
+// Watch signals that View has changed.
+func (l *Local) Watch() (<-chan struct{}, func()) { return l.watch.add() }
+
+// OnEvents calls f with the events of each entry.
+func (l *Local) OnEvents(f func([]steadycast.Event)) func() { return l.watch.on(f) }
+
+// Beat keeps the newest beat of its site until run takes it.
+func (l *Local) Beat(b decide.Beat) { l.beats.put(b) }
+
+var _ Ledger = (*Local)(nil)
+
+// call hands an op to run and waits for its result. When the context ends first
+// the op may still be carried out.
+func (l *Local) call(ctx context.Context, o op) result {
+	o.ctx, o.done = ctx, make(chan result, 1)
+	select {
+	case l.ops <- o:
+	case <-ctx.Done():
+		return result{err: ctx.Err()}
+	case <-l.done:
+		return result{err: ErrClosed}
+	}
+	select {
+	case r := <-o.done:
+		return r
+	case <-ctx.Done():
+		return result{err: ctx.Err()}
+	case <-l.done:
+		select {
+		case r := <-o.done:
+			return r
+		default:
+			return result{err: ErrClosed}
+		}
+	}
+}

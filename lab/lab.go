@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,8 +60,16 @@ func Up(ctx context.Context, t *Topology, programs Programs) (*Lab, error) {
 	if m := Missing(t); len(m) > 0 {
 		return nil, fmt.Errorf("%s cannot be built here; missing: %s", t.Name, strings.Join(m, "; "))
 	}
+	whole := Programs{}
+	for name, path := range programs {
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			return nil, err
+		}
+		whole[name] = abs
+	}
 	l := &Lab{topo: t, nodes: map[string]*member{}}
-	if err := l.build(ctx, programs); err != nil {
+	if err := l.build(ctx, whole); err != nil {
 		l.Down()
 		return nil, err
 	}

@@ -124,6 +124,7 @@ func play(ctx context.Context, dir, topologies, scenarios string, programs lab.P
 			}
 			played++
 			if err := playOne(ctx, filepath.Join(dir, "containerlab", name+".clab.yml"), s, programs); err != nil {
+				fmt.Fprintln(os.Stderr, "lab:", err)
 				failed = append(failed, s.Name+" on "+name)
 			}
 			if ctx.Err() != nil {

@@ -1,0 +1,95 @@
+package lab
+
+import (
+	"strings"
+	"testing"
+)
+
+// A line that could be misread is a mistake, with its line and what would be right.
+func TestScenarioMistakes(t *testing.T) {
+	for _, c := range []struct{ line, want string }{
+		{"tor has", "write a prefix"},
+		{"tor has 192.0.2.53", "x.txt:3: netip.ParsePrefix"},
+		{"tor has session tor", "unable to parse IP"},
+		{"tor lacks 192.0.2.53/32 with colour red", `"with colour red": write with or without, one of community`},
+		{"tor has 192.0.2.53/32 with med", "write with or without"},
+		{"tor heard updates", "write how many"},
+		{"tor heard many updates", `"many" is not a count`},
+		{"tor heard -1 updates", `"-1" is not a count`},
+		{"tor heard 1 noise", `"noise" cannot be heard`},
+		{"tor sees 192.0.2.53/32", "neither a step nor a fact"},
+		{"within 5 tor has 192.0.2.53/32", "within 5: not a time"},
+		{"for -5s tor has 192.0.2.53/32", "for -5s: not a time"},
+		{"within 5s", "write a duration and a fact"},
+		{"within 5s kill tor", "neither a step nor a fact"},
+		{"edge prints established: peers", "write NODE prints /REGEXP/"},
+		{"edge prints /(/: peers", "missing closing )"},
+		{"edge prints /x/:", "no command"},
+		{"kill", "write a node"},
+		{"signal NOPE tor", "signal NOPE: unknown"},
+		{"start tor edge", "write one node"},
+		{"do steadycast status", "write do NODE: COMMAND"},
+		{"do edge:", "write do NODE: COMMAND"},
+		{"exit six edge: false", "not an exit code"},
+		{"do edge: echo 'x", "a quote is open"},
+		{"mark here", "mark stands alone"},
+		{"limit", "one duration"},
+	} {
+		_, err := parseScenario("x.txt", "# Title.\non single-frr\n"+c.line+"\nmark\n")
+		if err == nil || !strings.HasPrefix(err.Error(), "x.txt:3: ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want line 3 and %s", c.line, err, c.want)
+		}
+	}
+	for _, text := range []string{"", "# Title.\non single-frr\n", "# Title.\nmark\n", "on single-frr\nmark\n"} {
+		if _, err := parseScenario("x.txt", text); err == nil {
+			t.Errorf("%q passed", text)
+		}
+	}
+}
+
+// A player that is content with everything would prove nothing: each kind of
+// line fails where it should, and says what was seen instead.
+func TestPlayFails(t *testing.T) {
+	topo, err := Load("containerlab/single-bird.clab.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	need(t, topo)
+	topo.node("edge").Cmd, topo.node("service").Cmd = "sleep infinity", "sleep infinity"
+	l, err := Up(t.Context(), topo, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Down()
+	for _, c := range []struct{ line, want string }{
+		{"within 200ms tor has 192.0.2.53/32", "actual: no path"},
+		{"for 200ms tor has 192.0.2.53/32", "actual: no path"},
+		{"within 2s tor has session 10.1.0.2", "actual: not established"},
+		{"within 2s tor has session 10.9.9.9", "actual: no such neighbour"},
+		{"within 200ms edge has 192.0.2.53/32", "is no router"},
+		{"tor heard 1 updates", "actual: 0"},
+		{"tor heard some opens", "actual: 0"},
+		{"tor heard only guarded segments", "0 segments"},
+		{"edge heard 0 updates", "nothing is captured there"},
+		{"do edge: false", "actual: exit 1"},
+		{"exit 1 edge: true", "actual: exit 0"},
+		{"do edge: no-such-program", "executable file not found"},
+		{"do nobody: true", `no node "nobody"`},
+		{"edge prints /^b$/: echo abc", "actual: exit 0: abc"},
+		{"kill edge speaker", `no process that plays "speaker"`},
+		{"start edge", "already running"},
+		{"limit 300ms\nfor 5s tor lacks 192.0.2.53/32", "the scenario's time is over"},
+		{"limit 300ms\ndo edge: sleep 60", "deadline exceeded"},
+	} {
+		s, err := parseScenario("x.txt", "# Title.\non single-bird\nwithin 5s tor lacks 192.0.2.53/32\n"+c.line+"\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		if err := Play(t.Context(), l, s, &out); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %s", c.line, err, c.want)
+		} else if !strings.Contains(out.String(), "FAIL") || !strings.Contains(out.String(), "last words of tor") {
+			t.Errorf("%s: the report does not explain itself:\n%s", c.line, &out)
+		}
+	}
+}

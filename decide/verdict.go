@@ -44,9 +44,26 @@ const heldLimit = 3
 
 // next is the chart of a service's verdict: the state after one more look at the
 // facts, and why. Held is not in it: while too little is known, it is not asked.
-// The test of the chart writes it for the default numbers:
+// A dot is no change; suspect* was not healthy before. The chart's test writes
+// and compares it, for the default numbers:
 //
-// CHART
+//	                                            unknown     healthy     suspect     suspect*    unhealthy   recovering
+//	neither bad nor good                        ·           ·           ·           ·           ·           ·
+//	1 bad                                       suspect     suspect     ·           ·           ·           unhealthy
+//	fall_certain bad for down_for, certain here suspect     suspect     unhealthy   unhealthy   ·           unhealthy
+//	fall bad, not for down_for                  suspect     suspect     ·           ·           ·           unhealthy
+//	fall bad for down_for                       suspect     suspect     unhealthy   unhealthy   ·           unhealthy
+//	fall bad for down_for, fine here            suspect     suspect     ·           ·           ·           unhealthy
+//	2×fall bad for down_for, fine here          suspect     suspect     unhealthy   unhealthy   ·           unhealthy
+//	rise good, ledger not known                 ·           ·           healthy     ·           recovering  ·
+//	1 good                                      recovering  ·           ·           ·           ·           ·
+//	2 good                                      recovering  ·           healthy     recovering  ·           ·
+//	2 good, counted in                          ·           ·           healthy     ·           ·           ·
+//	resume_rounds good, counted in              healthy     ·           healthy     healthy     recovering  ·
+//	3 good                                      recovering  ·           healthy     recovering  recovering  ·
+//	rise good, not for hold_up                  recovering  ·           healthy     recovering  recovering  ·
+//	rise good for hold_up                       recovering  ·           healthy     recovering  recovering  healthy
+//	rise good for hold_up, failing here         recovering  ·           healthy     recovering  recovering  ·
 func (sv *service) next(f facts) (steadycast.State, string) {
 	switch sv.state {
 	case steadycast.Healthy:

@@ -25,7 +25,10 @@ func (e *engine) alarm(subject, text string) {
 // publish reads back what is, and tells the subscribers.
 func (e *engine) publish() {
 	a := e.out.Actual()
+	maps.DeleteFunc(e.numbers, func(n uint64, _ mark) bool { return n < a.Version })
 	a.Started = e.starts.Total
+	done := e.numbers[a.Version]
+	a.Incarnation, a.Version = done.Incarnation, done.Version
 	a.VIPs = e.vips.Actual()
 	var wrong []string
 	for _, subject := range slices.Sorted(maps.Keys(e.alarms)) {

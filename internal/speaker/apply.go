@@ -26,21 +26,29 @@ func (e *engine) apply(set steadycast.RouteSet, reply chan error) {
 		return
 	}
 	e.high = mark{set.Fence, set.Incarnation, set.Version}
-	e.newest, e.newestAt, e.remembered = set, time.Now(), false
+	e.asked, e.askedAt, e.remembered = set, time.Now(), false
 	e.lost = false
+	outside := e.admit()
+	set = e.newest
+	e.wantVIPs(set.VIPs)
 	if e.loopOver != nil {
 		e.unsaved = true
 		e.keep()
 		reply <- refuse("crash_loop", "%s", e.alarms["crash_loop"])
 		return
 	}
-	if err := e.announce(without(set, e.given)); err != nil {
-		reply <- refuse("invalid", "set %d.%d: %v", set.Incarnation, set.Version, err)
-		return
+	if len(e.given.Routes) > 0 {
+		if err := e.announce(without(set, e.given)); err != nil {
+			reply <- refuse("invalid", "set %d.%d: %v", set.Incarnation, set.Version, err)
+			return
+		}
 	}
 	e.unsaved = true
-	e.wantVIPs(set.VIPs)
-	e.waiting = append(e.waiting, reply)
+	if len(outside) > 0 {
+		reply <- refuse("allow", "%s", e.alarms["allow"])
+	} else {
+		e.waiting = append(e.waiting, reply)
+	}
 	if len(set.Routes) == len(e.given.Routes) { // nothing new: done
 		e.answer(nil)
 	} else if e.patience == nil {
@@ -59,15 +67,16 @@ func (e *engine) refusal(set steadycast.RouteSet) *Refused {
 		return refuse("fence", "the set rests on ledger position %v, older than %v which was carried out: the ledger was restored or the agent is stale; `steadycast reload --clear-fence` accepts it", now.Fence, before.Fence)
 	case now.Incarnation < before.Incarnation, now.Incarnation == before.Incarnation && now.Version < before.Version:
 		return refuse("stale", "the set is %d.%d, older than %d.%d which was carried out; the agent must continue from there", now.Incarnation, now.Version, before.Incarnation, before.Version)
-	case now == before && !equalSets(set, e.newest):
+	case now == before && !equalSets(set, e.asked):
 		return refuse("stale", "the set is numbered %d.%d like another one that was carried out; a changed set needs a new number", now.Incarnation, now.Version)
 	}
-	seen := make(map[netip.Prefix]bool, len(set.Routes))
 	for i, r := range set.Routes {
-		if !r.Prefix.IsValid() || r.Prefix != r.Prefix.Masked() || seen[r.Prefix] {
-			return refuse("invalid", "routes[%d].prefix: %v must be a masked prefix that stands once in the set", i, r.Prefix)
+		if !r.Prefix.IsValid() || r.Prefix != r.Prefix.Masked() || r.Prefix.Addr().Is4In6() {
+			return refuse("invalid", "routes[%d].prefix: %v cannot be announced; a prefix has no bits set beyond its length", i, r.Prefix)
 		}
-		seen[r.Prefix] = true
+		if i > 0 && comparePrefix(set.Routes[i-1].Prefix, r.Prefix) >= 0 {
+			return refuse("invalid", "routes[%d].prefix: %v comes after %v; each prefix stands once, in order", i, r.Prefix, set.Routes[i-1].Prefix)
+		}
 	}
 	for i, v := range set.VIPs {
 		if !v.IsValid() {
@@ -75,6 +84,32 @@ func (e *engine) refusal(set steadycast.RouteSet) *Refused {
 		}
 	}
 	return nil
+}
+
+// allowed is set less the routes that node.yaml does not allow this node,
+// whatever its agent says. The rest is carried out: a withdrawal must not fail
+// for what another route has wrong.
+func (e *engine) allowed(set steadycast.RouteSet) (_ steadycast.RouteSet, outside []netip.Prefix) {
+	routes := set.Routes
+	set.Routes = make([]steadycast.Route, 0, len(routes))
+	for _, r := range routes {
+		if slices.ContainsFunc(e.allow, func(a netip.Prefix) bool { return a.Bits() <= r.Prefix.Bits() && a.Contains(r.Prefix.Addr()) }) {
+			set.Routes = append(set.Routes, r)
+		} else {
+			outside = append(outside, r.Prefix)
+		}
+	}
+	return set, outside
+}
+
+// admit makes newest of what was asked, and says what it leaves out.
+func (e *engine) admit() (outside []netip.Prefix) {
+	if e.newest, outside = e.allowed(e.asked); len(outside) == 0 {
+		e.alarm("allow", "")
+		return nil
+	}
+	e.alarm("allow", fmt.Sprintf("not announced, for bgp.allow of node.yaml does not have it: %v (%d such prefixes); the rest of the set is carried out", outside[0], len(outside)))
+	return outside
 }
 
 // without is set less what is not announced already: what may be done at once.
@@ -98,7 +133,13 @@ func (e *engine) announce(set steadycast.RouteSet) error {
 	if equalSets(set, e.given) {
 		return nil
 	}
-	if err := e.out.Apply(set); err != nil {
+	// The sessions get numbers of ours: what they hold may be told again under
+	// one number of the agent's (depreferred, drained), or after the fence was cleared.
+	e.told++
+	own := set
+	own.Incarnation, own.Version, own.Fence = e.starts.Total, e.told, steadycast.Fence{}
+	e.numbers[e.told] = mark{set.Fence, set.Incarnation, set.Version}
+	if err := e.out.Apply(own); err != nil {
 		return err
 	}
 	e.given = set
@@ -129,7 +170,7 @@ func (e *engine) keep() {
 	}
 	var t task
 	if e.unsaved && e.cfg.StateDir != "" {
-		t.intent = &intentBody{Mark: e.high, At: e.newestAt.Round(0), Set: e.newest}
+		t.intent = &intentBody{Mark: e.high, At: e.askedAt.Round(0), Set: e.asked}
 	}
 	// Before the first set nothing is known of what is wanted; after it the
 	// addresses of an earlier process may have to go, so nil counts as said.

@@ -55,15 +55,19 @@ type engine struct {
 	starts  role.Starts
 
 	high       mark                // nothing below it is taken up
-	newest     steadycast.RouteSet // the set taken up last
-	newestAt   time.Time
-	remembered bool                // newest is from before the start: nothing of it is announced
+	asked      steadycast.RouteSet // the set taken up last, as the agent gave it
+	newest     steadycast.RouteSet // what of it the allow-list lets through
+	askedAt    time.Time
+	remembered bool                // asked is from before the start: nothing of it is announced
 	given      steadycast.RouteSet // what the sessions were told: may be less than newest, or less attractive
+	told       uint64              // how often they were told; their own version number
+	numbers    map[uint64]mark     // the agent's numbers of what they were told, until they say they did it
+	allow      []netip.Prefix      // the settings' allow-list
 	vipsWanted []netip.Prefix      // a superset of newest.VIPs while addresses outlive their routes
 	vipsGiven  []netip.Prefix
 
 	busy     bool             // the keeper has a task
-	unsaved  bool             // newest is not in the keeper's hands yet
+	unsaved  bool             // asked is not in the keeper's hands yet
 	waiting  []chan error     // callers of apply whose new prefixes wait for the keeper
 	patience <-chan time.Time // when they hear that it still takes
 	trimVIPs <-chan time.Time // when unwanted addresses may go
@@ -104,9 +108,9 @@ func newEngine(cfg Config, m makers) (*engine, error) {
 		return nil, err
 	}
 	e := &engine{
-		cfg: cfg, log: cfg.Logger, make: m, vipConf: vipConf,
-		alarms: map[string]string{},
-		calls:  make(chan func(), 64), changed: make(chan struct{}, 1), ended: make(chan struct{}),
+		cfg: cfg, log: cfg.Logger, make: m, vipConf: vipConf, allow: settings.Allow,
+		alarms: map[string]string{}, numbers: map[uint64]mark{},
+		calls: make(chan func(), 64), changed: make(chan struct{}, 1), ended: make(chan struct{}),
 		alive: func() {}, beat: 5 * time.Second, status: func(string, ...any) {}, extend: func(time.Duration) {},
 	}
 	e.kept = keeper{path: e.path("intent.json"), node: cfg.Node, tasks: make(chan task, 1), done: make(chan result, 1)}
@@ -150,7 +154,7 @@ func (e *engine) remember() {
 		e.log.Error("speaker state", "err", err)
 	}
 	if b.Mark != (mark{}) {
-		e.high, e.newest, e.newestAt, e.remembered = b.Mark, b.Set, b.At, true
+		e.high, e.asked, e.askedAt, e.remembered = b.Mark, b.Set, b.At, true
 		e.log.Info("an earlier intent is remembered; nothing is announced until an agent gives a set",
 			"routes", len(b.Set.Routes), "fence", b.Mark.Fence, "inc", b.Mark.Incarnation, "version", b.Mark.Version)
 	}

@@ -2,6 +2,7 @@ package speaker
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 
 	"github.com/steadycast/steadycast"
@@ -27,7 +28,11 @@ func inOrder(rows map[sentKey]steadycast.Sent, peers []steadycast.Peer) []steady
 	}
 	slices.SortFunc(all, func(a, b steadycast.Sent) int {
 		return cmp.Or(cmp.Compare(at(a.Peer), at(b.Peer)), cmp.Compare(a.Peer, b.Peer),
-			a.Prefix.Addr().Compare(b.Prefix.Addr()), cmp.Compare(a.Prefix.Bits(), b.Prefix.Bits()))
+			comparePrefix(a.Prefix, b.Prefix))
 	})
 	return all
+}
+
+func comparePrefix(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 }

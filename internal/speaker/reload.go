@@ -3,6 +3,7 @@ package speaker
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/steadycast/steadycast/bgp"
 )
@@ -77,15 +78,30 @@ func (e *engine) reconfigure(p Plan, settings bgp.Settings, vips bgp.VIPSettings
 		}
 		return refuse("settings", "%v", err)
 	}
+	e.reallow(settings.Allow)
 	if next != e.vips {
 		e.vips.Close()
 		e.vips, e.vipConf, e.vipsGiven = next, vips, nil
 	} else if err := e.vips.Repair(); err != nil { // a person's wish brings back what others removed
 		e.log.Error("service addresses are not as wanted", "err", err)
 	}
-	if !e.remembered && e.newest.Incarnation > 0 || len(e.vipsWanted) > 0 {
+	if !e.remembered && e.asked.Routes != nil {
 		e.keep()
 	}
 	e.wake()
 	return nil
+}
+
+// reallow looks at what was asked with another allow-list. What it no longer
+// has was withdrawn by the sessions; what it has now is announced with the rest.
+func (e *engine) reallow(allow []netip.Prefix) {
+	e.allow = allow
+	if e.remembered {
+		return
+	}
+	e.admit()
+	kept, _ := e.allowed(e.given)
+	if err := e.announce(kept); err != nil {
+		e.log.Error("routes cannot be told again after the reload", "err", err)
+	}
 }

@@ -18,10 +18,7 @@ import (
 // of them; nil is no answer.
 func dnsServer(t testing.TB, reply func(q *dns.Msg, udp bool) []byte) string {
 	t.Helper()
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pc, l := bothProtocols(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -41,10 +38,6 @@ func dnsServer(t testing.TB, reply func(q *dns.Msg, udp bool) []byte) string {
 		}
 	}()
 	t.Cleanup(func() { pc.Close(); <-done })
-	l, err := net.Listen("tcp", pc.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
 	serve(t, l, func(c net.Conn) {
 		for {
 			raw, err := readTCPMessage(c)
@@ -61,6 +54,23 @@ func dnsServer(t testing.TB, reply func(q *dns.Msg, udp bool) []byte) string {
 		}
 	})
 	return pc.LocalAddr().String()
+}
+
+// bothProtocols listens on one port over UDP and TCP.
+func bothProtocols(t testing.TB) (net.PacketConn, net.Listener) {
+	t.Helper()
+	for range 100 { // a port free for one may be taken for the other
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pc, err := net.ListenPacket("udp", l.Addr().String()); err == nil {
+			return pc, l
+		}
+		l.Close()
+	}
+	t.Fatal("no port is free over both UDP and TCP")
+	return nil, nil
 }
 
 // answer is a right reply with the given records, changed by change.

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 
@@ -52,9 +53,17 @@ func compileGRPC(c Check, _ Env) (body, error) {
 
 func (p *grpcProbe) probe(ctx context.Context) steadycast.Result {
 	began := time.Now()
-	// The library folds a failed connection into its own words; the error of the
-	// dial is kept aside, because it tells refused from unreachable.
-	dialed := make(chan error, 1)
+	// The library folds errors of the connection into its own words; the first of
+	// them is kept aside, because it tells refused from unreachable from reset.
+	wire := make(chan error, 1)
+	note := func(err error) {
+		if err != nil && !errors.Is(err, net.ErrClosed) {
+			select {
+			case wire <- err:
+			default:
+			}
+		}
+	}
 	conn, err := grpc.NewClient("passthrough:///"+p.target,
 		grpc.WithTransportCredentials(p.creds),
 		grpc.WithNoProxy(),
@@ -64,11 +73,8 @@ func (p *grpcProbe) probe(ctx context.Context) steadycast.Result {
 		grpc.WithMaxHeaderListSize(maxHeaderBytes),
 		grpc.WithContextDialer(func(_ context.Context, _ string) (net.Conn, error) {
 			c, err := p.dial(ctx, "tcp", p.target)
-			select {
-			case dialed <- err:
-			default: // the first one tells
-			}
-			return c, err
+			note(err)
+			return notingConn{c, note}, err
 		}))
 	if err != nil {
 		return unknown("%v", err)
@@ -76,12 +82,12 @@ func (p *grpcProbe) probe(ctx context.Context) steadycast.Result {
 	defer conn.Close()
 	resp, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: p.set.Service})
 	if err != nil {
-		select {
-		case derr := <-dialed:
-			if derr != nil {
-				return failed(derr, p.target, "connecting")
+		if status.Code(err) == codes.Unavailable {
+			select {
+			case werr := <-wire:
+				return failed(werr, p.target, "talking gRPC")
+			default:
 			}
-		default:
 		}
 		return p.failed(err)
 	}
@@ -92,6 +98,24 @@ func (p *grpcProbe) probe(ctx context.Context) steadycast.Result {
 		return r
 	}
 	return up("serving")
+}
+
+// notingConn tells of each error of reading and writing.
+type notingConn struct {
+	net.Conn
+	note func(error)
+}
+
+func (c notingConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.note(err)
+	return n, err
+}
+
+func (c notingConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.note(err)
+	return n, err
 }
 
 func (p *grpcProbe) named() string {

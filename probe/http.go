@@ -111,8 +111,9 @@ func httpProblems(c Check) []Problem {
 		if h.SkipVerify {
 			add("http.skip_verify", "is for https; the target is http")
 		}
+	} else {
+		ps = append(ps, caProblems("http.ca_file", h.CAFile, h.SkipVerify)...)
 	}
-	ps = append(ps, caProblems("http.ca_file", h.CAFile, h.SkipVerify)...)
 	return append(ps, latencyProblems("http.max_latency", h.MaxLatency, c.Timeout)...)
 }
 

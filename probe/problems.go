@@ -206,7 +206,7 @@ func latencyProblems(path string, d, timeout time.Duration) []Problem {
 	switch {
 	case d < 0:
 		return []Problem{problem(path, "%v is negative; leave it out for no limit", d)}
-	case d >= timeout:
+	case d > 0 && d >= timeout:
 		return []Problem{problem(path, "%v is not under the timeout of %v, so it would never be reached", d, timeout)}
 	}
 	return nil

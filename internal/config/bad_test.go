@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
+	"github.com/rogpeppe/go-internal/txtar"
 )
 
 var update = flag.Bool("update", false, "write what is said now into the scenarios; review it as prose")
@@ -75,10 +75,10 @@ func TestBad(t *testing.T) {
 	}
 }
 
-// modeOf is 0600, but where the scenario is about a file that others can read.
+// modeOf is 0600, but where the scenario is about files that others can read.
 func modeOf(t *testing.T, scenario, file string) os.FileMode {
 	t.Helper()
-	if strings.HasSuffix(scenario, "open-secret.txtar") && file == "secret" {
+	if strings.HasSuffix(scenario, "open-secret.txtar") {
 		return 0o644
 	}
 	return 0o600

@@ -108,7 +108,7 @@ func (j *judge) routers() {
 				j.say(j.node, join(at, x.key), "%s is inside the anycast prefix %s; %s", x.addr, p, x.what)
 			}
 		}
-		j.password(at, nb.Name, nb.PasswordFile)
+		j.password(at, nb)
 	}
 }
 

@@ -76,7 +76,7 @@ func (l loading) node(file string, src []byte) (*Config, Problems) {
 	j := &judge{node: r, table: r, cfg: cfg, known: true}
 	if cfg.Node.Table != "" {
 		cfg.TableFile = cfg.Node.Table
-		if !filepath.IsAbs(cfg.TableFile) {
+		if written := r.marks["table"].node != nil; written && !filepath.IsAbs(cfg.TableFile) {
 			cfg.TableFile = filepath.Join(filepath.Dir(file), cfg.TableFile)
 		}
 		j.table = newReader(cfg.TableFile)

@@ -23,8 +23,8 @@ type Node struct {
 	// Node is this node's name; default SITE-1.
 	Node string `yaml:"node" layer:"name of this node"`
 
-	// Table is the path of fleet.yaml, relative to node.yaml. A solo node may
-	// write Services, Prefixes, Guards and DrainWait here instead.
+	// Table is the path of fleet.yaml, relative to node.yaml where that names it.
+	// A solo node may write Services, Prefixes, Guards and DrainWait here instead.
 	Table     string          `yaml:"table" layer:"path of fleet.yaml"`
 	Services  []Service       `yaml:"services"`
 	Prefixes  []decide.Prefix `yaml:"prefixes"`

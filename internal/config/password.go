@@ -7,16 +7,28 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
+
+	"github.com/steadycast/steadycast/bgp"
 )
 
 // maxPassword is TCP_MD5SIG_MAXKEYLEN of the kernel.
 const maxPassword = 80
 
-// password looks at a file that holds a secret. That it is missing or unusable
-// is an error. That this process may not read it is a warning, since only the
-// speaker needs to; so is one that others can read, because a node must not
-// stay out after a restart over the mode of a file.
-func (j *judge) password(at, name, file string) {
+// credentials is where systemd puts what it hands to one unit alone.
+const credentials = "/run/credentials/"
+
+// password looks at a neighbour's secret and the file that holds it. That the
+// file is missing or unusable is an error. That this process cannot see it is a
+// warning, since only the speaker needs to; so is one that others can read,
+// because a node must not stay out after a restart over the mode of a file.
+func (j *judge) password(at string, nb bgp.Neighbor) {
+	if nb.Password != "" {
+		if st, err := os.Stat(j.node.file); err == nil && st.Mode().Perm()&0o007 != 0 {
+			j.warn(j.node, at+".password", "stands in a file that every user can read (mode %04o); chmod 0640 it, or use password_file", st.Mode().Perm())
+		}
+	}
+	file := nb.PasswordFile
 	if file == "" {
 		return
 	}
@@ -28,8 +40,8 @@ func (j *judge) password(at, name, file string) {
 	}
 	f, err := os.Open(file)
 	switch {
-	case errors.Is(err, fs.ErrPermission):
-		j.warn(j.node, path, "%s cannot be read by this user; the speaker's must be able to", brief(file))
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist) && strings.HasPrefix(file, credentials):
+		j.warn(j.node, path, "%s cannot be read by this process; the speaker must be able to", brief(file))
 		return
 	case err != nil:
 		j.say(j.node, path, "%s %s", brief(file), cannot("be read", err))
@@ -50,7 +62,7 @@ func (j *judge) password(at, name, file string) {
 		if j.cfg.secrets == nil {
 			j.cfg.secrets = map[string][sha256.Size]byte{}
 		}
-		j.cfg.secrets[name] = sha256.Sum256([]byte(secret))
+		j.cfg.secrets[nb.Name] = sha256.Sum256([]byte(secret))
 		if st.Mode().Perm()&0o007 == 0 {
 			return
 		}

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Place is where something was written.
@@ -33,7 +35,11 @@ type Problem struct {
 	Warning bool
 }
 
-// String is the problem on one line: file:line:col: path: text.
+// longest is the longest line that is still read.
+const longest = 800
+
+// String is the problem on one line: file:line:col: path: text. What a file
+// brings in cannot break the line, or steer the terminal it is shown on.
 func (p Problem) String() string {
 	s := p.Place.String() + ": "
 	if p.Warning {
@@ -42,8 +48,18 @@ func (p Problem) String() string {
 	if p.Path != "" {
 		s += p.Path + ": "
 	}
-	return s + p.Text
+	s += p.Text
+	if len(s) > longest {
+		s = strings.ToValidUTF8(s[:longest], "") + "…"
+	}
+	if strings.ContainsFunc(s, unprintable) {
+		quoted := strconv.Quote(s)
+		s = strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
+	}
+	return s
 }
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // Problems are everything wrong, in order of place. It is an error when it
 // holds at least one that is not a warning; see [Problems.Err].

@@ -4,10 +4,8 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -228,14 +226,10 @@ func (r *reader) list(n *yaml.Node, v reflect.Value, path string, secret bool) {
 	}
 }
 
-// brief keeps a word that was not expected from filling the line, or from
-// steering the terminal it is shown on.
+// brief keeps a word that was not expected from filling the line.
 func brief(s string) string {
 	if len(s) > 80 {
 		s = strings.ToValidUTF8(s[:80], "") + "…"
-	}
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(s)
 	}
 	return s
 }

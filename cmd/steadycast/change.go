@@ -87,8 +87,13 @@ func (c *cli) perform(ctx context.Context, f *changeFlags, ch change) error {
 	if f.dryRun {
 		return c.rehearse(ctx, client, f, ch)
 	}
-	if !f.yes && !c.interactive() {
-		return usageError(fmt.Errorf("%s needs a person's yes and there is no terminal to ask on. Next: the same with --yes, or with --dry-run first", ch.verb))
+	var person io.WriteCloser
+	if !f.yes {
+		var ok bool
+		if person, ok = c.person(); !ok {
+			return usageError(fmt.Errorf("%s needs a person's yes and there is no terminal to ask on. Next: the same with --yes, or with --dry-run first", ch.verb))
+		}
+		defer person.Close()
 	}
 	if f.force {
 		if err := c.overridden(ctx, client, ch); err != nil {
@@ -96,7 +101,7 @@ func (c *cli) perform(ctx context.Context, f *changeFlags, ch change) error {
 		}
 	}
 	if !f.yes {
-		if err := c.ask(ctx, client, f, ch); err != nil {
+		if err := c.ask(ctx, client, person, f, ch); err != nil {
 			return err
 		}
 	}
@@ -190,7 +195,7 @@ func (c *cli) overridden(ctx context.Context, client *api.Client, ch change) err
 
 // ask shows what would happen and waits for a person's answer. Overriding a
 // guard takes the name of the site, so that no habit of typing y does it.
-func (c *cli) ask(ctx context.Context, client *api.Client, f *changeFlags, ch change) error {
+func (c *cli) ask(ctx context.Context, client *api.Client, person io.Writer, f *changeFlags, ch change) error {
 	var plan api.Changed
 	if err := client.Post(ctx, ch.path, ch.body(true, f.force), &plan); err != nil {
 		return c.refused(err)
@@ -202,9 +207,9 @@ func (c *cli) ask(ctx context.Context, client *api.Client, f *changeFlags, ch ch
 	want := "y"
 	if f.force {
 		want = ch.site
-		fmt.Fprintf(c.err, "type the site's name, %s, to go on: ", want)
+		fmt.Fprintf(person, "type the site's name, %s, to go on: ", want)
 	} else {
-		fmt.Fprintf(c.err, "%s: go on? [y/N] ", strings.TrimSpace(ch.verb+" "+ch.site))
+		fmt.Fprintf(person, "%s: go on? [y/N] ", strings.TrimSpace(ch.verb+" "+ch.site))
 	}
 	line, _ := bufio.NewReader(io.LimitReader(c.in, 256)).ReadString('\n')
 	got := strings.TrimSpace(line)

@@ -55,18 +55,27 @@ func (c *cli) settle() error {
 		return fmt.Errorf("--output: %q; allowed: table, json", c.output)
 	}
 	tty, width := terminal(c.out)
-	c.page = style{unicode: !c.noUnicode, width: width, command: c.command}
-	switch c.color {
-	case "always":
-		c.page.color = true
-	case "never":
-	case "auto":
-		c.page.color = tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	default:
-		return fmt.Errorf("--color: %q; allowed: auto, always, never", c.color)
+	color, err := colored(c.color, tty, os.Getenv)
+	if err != nil {
+		return err
 	}
+	c.page = style{color: color, unicode: !c.noUnicode, width: width, command: c.command}
 	c.named = c.socket != defaultSocket && c.socket != os.Getenv("STEADYCAST_SOCKET")
 	return nil
+}
+
+// colored decides on colour: NO_COLOR of any value but the empty one, and a
+// dumb terminal, turn it off unless it is asked for (https://no-color.org).
+func colored(mode string, tty bool, env func(string) string) (bool, error) {
+	switch mode {
+	case "always":
+		return true, nil
+	case "never":
+		return false, nil
+	case "auto":
+		return tty && env("NO_COLOR") == "" && env("TERM") != "dumb", nil
+	}
+	return false, fmt.Errorf("--color: %q; allowed: auto, always, never", mode)
 }
 
 // terminal says whether w is one, and how wide a page should be: at most 100.
@@ -83,11 +92,16 @@ func terminal(w io.Writer) (tty bool, width int) {
 	return true, min(max(cols, least), most)
 }
 
-// interactive reports whether a person can be asked.
-func (c *cli) interactive() bool {
+// person opens the terminal to ask a person on, whatever stdout and stderr are
+// redirected to. There is none when stdin is not a terminal: a script does not
+// answer questions.
+func (c *cli) person() (io.WriteCloser, bool) {
 	f, ok := c.in.(*os.File)
-	tty, _ := terminal(c.err)
-	return ok && tty && term.IsTerminal(int(f.Fd()))
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return nil, false
+	}
+	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
+	return tty, err == nil
 }
 
 // command makes a command that is shown work for this user as it stands: with
@@ -152,12 +166,12 @@ func (c *cli) completeSites(cmd *cobra.Command, args []string, _ string) ([]stri
 	defer cancel()
 	client := c.client()
 	defer client.Close()
-	var rows []api.SiteRow
-	if client.Get(ctx, "sites", nil, &rows) != nil {
+	var sites api.Page[api.SiteRow]
+	if client.Get(ctx, "sites", nil, &sites) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string
-	for _, r := range rows {
+	for _, r := range sites.Items {
 		names = append(names, r.Site)
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp

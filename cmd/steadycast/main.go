@@ -135,5 +135,9 @@ func (c *cli) complaint(err error) string {
 			text += "; is the agent running? Another socket is given with --socket"
 		}
 	}
-	return printable(text)
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		lines[i] = printable(l)
+	}
+	return strings.Join(lines, "\n")
 }

@@ -101,12 +101,17 @@ func guardsLine(st *api.Status) string {
 		}
 	}
 	p, t := st.Prefixes[at], st.Tallies[at]
-	limit := ""
-	if t.Floor > 0 && t.Announcing <= t.Floor {
-		limit = " (at its limit)"
+	floor := fmt.Sprintf("floor %d of %d, %d announce", p.Floor, p.Sites, t.Announcing)
+	switch {
+	case p.Floor == 0:
+		floor = "no floor for a site alone"
+	case t.Announcing == p.Floor:
+		floor += " (at its limit)"
+	case t.Announcing < p.Floor:
+		floor += " (under it)"
 	}
 	parts := []string{
-		fmt.Sprintf("floor %d of %d, %d announce%s", p.Floor, p.Sites, t.Announcing, limit),
+		floor,
 		fmt.Sprintf("withdrawals %d of %d used", p.FleetUsed, p.FleetLimit),
 		fmt.Sprintf("in trouble %d, breaker at %d", p.Troubled, p.BreakerLimit),
 	}
@@ -140,7 +145,9 @@ func heard(st *api.Status) string {
 	}
 	fresh := len(sites) - len(late)
 	switch {
-	case fresh == 0 && len(sites) > 0:
+	case len(sites) == 0:
+		return "no site is known"
+	case fresh == 0:
 		return "no site is heard"
 	case len(sites) == 1:
 		return fmt.Sprintf("heard %s ago", api.Span(st.At.Sub(oldest)))

@@ -30,7 +30,8 @@ func words(names ...string) []column {
 }
 
 // renderSites is the page of `steadycast sites`.
-func renderSites(s style, now time.Time, rows []api.SiteRow) string {
+func renderSites(s style, page *api.Page[api.SiteRow]) string {
+	now, rows := page.At, page.Items
 	t := &table{columns: words("SITE", "SPEAKER", "ANNOUNCES", "HEALTHY", "BGP", "HEARD", "ORDER")}
 	for _, r := range rows {
 		of := func(n, m int) cell {
@@ -62,7 +63,8 @@ func renderSites(s style, now time.Time, rows []api.SiteRow) string {
 }
 
 // renderPeers is the page of `steadycast peers`, in the shape that routers use.
-func renderPeers(s style, now time.Time, rows []api.PeerRow) string {
+func renderPeers(s style, page *api.Page[api.PeerRow]) string {
+	now, rows := page.At, page.Items
 	if len(rows) == 0 {
 		return "no BGP session is configured\n"
 	}
@@ -96,7 +98,8 @@ func renderPeers(s style, now time.Time, rows []api.PeerRow) string {
 func number(n uint64) cell { return cell{strconv.FormatUint(n, 10), plain} }
 
 // renderRoutes is the page of `steadycast routes`: what left on the wire.
-func renderRoutes(s style, now time.Time, rows []api.RouteRow) string {
+func renderRoutes(s style, page *api.Page[api.RouteRow]) string {
+	now, rows := page.At, page.Items
 	if len(rows) == 0 {
 		return "nothing was sent to any peer in its present session\n"
 	}
@@ -169,7 +172,8 @@ func join[T any](list []T) string {
 }
 
 // renderChecks is the page of `steadycast checks`.
-func renderChecks(s style, now time.Time, rows []api.CheckRow) string {
+func renderChecks(s style, page *api.Page[api.CheckRow]) string {
+	now, rows := page.At, page.Items
 	if len(rows) == 0 {
 		return "no check is configured\n"
 	}
@@ -205,23 +209,29 @@ func outcome(s style, o steadycast.Outcome) cell {
 
 // renderEvent is one line of `steadycast events`.
 func renderEvent(s style, e *steadycast.Event) string {
-	where := strings.TrimSpace(strings.Join(nonEmpty(e.Site, prefixText(e.Prefix), e.Service, e.Peer), " "))
-	var text []string
+	head, text := eventText(s, e)
+	return head + text + "\n"
+}
+
+// eventText is the time and the kind, and the rest.
+func eventText(s style, e *steadycast.Event) (head, text string) {
+	where := strings.Join(nonEmpty(e.Site, prefixText(e.Prefix), e.Service, e.Peer), " ")
+	var what []string
 	if e.From != "" || e.To != "" {
-		text = append(text, strings.TrimSpace(e.From+" → "+e.To))
+		what = append(what, strings.TrimSpace(e.From+" → "+e.To))
 	}
 	if e.Guard != "" {
-		text = append(text, "by "+e.Guard)
+		what = append(what, "by "+e.Guard)
 	}
 	if e.Actor != "" {
-		text = append(text, "by "+e.Actor)
+		what = append(what, "by "+e.Actor)
 	}
-	what := strings.Join(text, " ")
+	told := strings.Join(what, " ")
 	if e.Reason != "" {
-		what = strings.TrimPrefix(what+": "+e.Reason, ": ")
+		told = strings.TrimPrefix(told+": "+e.Reason, ": ")
 	}
-	return fmt.Sprintf("%s  %s  %s\n", clock(e.At), s.paint(eventInk(e.Kind), fmt.Sprintf("%-8s", e.Kind)),
-		strings.TrimSpace(s.text(where)+"  "+s.text(what)))
+	head = clock(e.At) + "  " + s.paint(eventInk(e.Kind), fmt.Sprintf("%-8s", s.text(string(e.Kind)))) + "  "
+	return head, s.text(strings.Join(nonEmpty(where, told), "  "))
 }
 
 func eventInk(k steadycast.EventKind) ink {

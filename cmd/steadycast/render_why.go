@@ -12,8 +12,9 @@ import (
 
 // renderWhy is the page of `steadycast why`: the pipe from the probes to the
 // wire, one paragraph a station.
-func renderWhy(s style, now time.Time, w *api.Why) string {
+func renderWhy(s style, w *api.Why) string {
 	var b strings.Builder
+	now := w.At
 	st := s.state(w.Row.State)
 	age := ""
 	if !w.Row.Since.IsZero() && w.Row.State != api.NotHeard {
@@ -23,8 +24,11 @@ func renderWhy(s style, now time.Time, w *api.Why) string {
 	if why == "" {
 		why = "as it should be"
 	}
-	s.labelled(&b, w.Row.Unit.Site, st.ink, fmt.Sprintf("%s  %s%s", w.Row.Unit.Prefix, st.text, age))
+	s.labelled(&b, w.Row.Unit.Site, st.ink, fmt.Sprintf("%s %s%s", w.Row.Unit.Prefix, st.text, age))
 	s.labelled(&b, "Because", plain, why)
+	if w.Row.State == api.NotHeard && w.Real != nil {
+		s.labelled(&b, "Note", yellow, "what follows is as it was when last heard")
+	}
 	b.WriteByte('\n')
 
 	for _, svc := range w.Services {
@@ -72,13 +76,13 @@ func renderWhy(s style, now time.Time, w *api.Why) string {
 				what += ", " + a
 			}
 		}
-		proof := proofCell(x)
-		b.WriteString("  " + s.text(x.Peer+": "+what+", sent "+clock(x.At)+", ") + s.paint(proof.ink, proof.text) + "\n")
+		s.hang(&b, "  ", 4, fmt.Sprintf("%s: %s, sent %s, %s", x.Peer, what, clock(x.At), proofCell(x).text))
 	}
 	if len(w.Events) > 0 {
 		s.labelled(&b, "Events", plain, fmt.Sprintf("the last %d", len(w.Events)))
 		for i := range w.Events {
-			b.WriteString("  " + renderEvent(s, &w.Events[i]))
+			head, text := eventText(s, &w.Events[i])
+			s.hang(&b, "  "+head, 23, text)
 		}
 	}
 	if w.Next != "" {
@@ -121,6 +125,16 @@ func wireText(u *api.Unit) string {
 		return want + "; proven at every peer that is up"
 	}
 	return want + "; NOT PROVEN: " + u.Unproven
+}
+
+// hang writes a lead and a text that is wrapped with an indent.
+func (s style) hang(b *strings.Builder, lead string, indent int, text string) {
+	for n, l := range wrap(s.text(text), s.width-indent) {
+		if n > 0 {
+			lead = strings.Repeat(" ", indent)
+		}
+		b.WriteString(lead + l + "\n")
+	}
 }
 
 // tree draws an expression with the value of each part.

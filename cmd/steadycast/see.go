@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +37,7 @@ func newSitesCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use: "sites", Short: "One line per site: speaker, routes, health, sessions, orders", GroupID: groupSee, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := show(cmd.Context(), c, "sites", nil, func(s style, v *[]api.SiteRow) string { return renderSites(s, time.Now(), *v) })
+			_, err := show(cmd.Context(), c, "sites", nil, renderSites)
 			return err
 		},
 	}
@@ -53,7 +52,7 @@ func newWhyCommand(c *cli) *cobra.Command {
 			if err != nil {
 				return usageError(err)
 			}
-			_, err = show(cmd.Context(), c, "why", query("site", args[0], "prefix", p.String()), func(s style, v *api.Why) string { return renderWhy(s, time.Now(), v) })
+			_, err = show(cmd.Context(), c, "why", query("site", args[0], "prefix", p.String()), renderWhy)
 			return err
 		},
 		ValidArgsFunction: c.completeSites,
@@ -65,7 +64,7 @@ func newPeersCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "peers", Short: "BGP sessions, as seen on the wire", GroupID: groupSee, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := show(cmd.Context(), c, "peers", query("site", site), func(s style, v *[]api.PeerRow) string { return renderPeers(s, time.Now(), *v) })
+			_, err := show(cmd.Context(), c, "peers", query("site", site), renderPeers)
 			return err
 		},
 	}
@@ -91,7 +90,7 @@ func newRoutesCommand(c *cli) *cobra.Command {
 				only = "true"
 			}
 			q := query("site", site, "peer", peer, "prefix", prefix, "advertised", only)
-			_, err := show(cmd.Context(), c, "routes", q, func(s style, v *[]api.RouteRow) string { return renderRoutes(s, time.Now(), *v) })
+			_, err := show(cmd.Context(), c, "routes", q, renderRoutes)
 			return err
 		},
 	}
@@ -107,7 +106,7 @@ func newChecksCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "checks", Short: "Every probe's newest result", GroupID: groupSee, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := show(cmd.Context(), c, "checks", query("site", site, "service", service), func(s style, v *[]api.CheckRow) string { return renderChecks(s, time.Now(), *v) })
+			_, err := show(cmd.Context(), c, "checks", query("site", site, "service", service), renderChecks)
 			return err
 		},
 	}

@@ -134,7 +134,8 @@ func (s *Server) getStatus(r *http.Request) (any, error) {
 
 func (s *Server) getSites(r *http.Request) (any, error) {
 	_, err := query(r)
-	return s.backend.Snapshot().SiteRows(), err
+	snap := s.backend.Snapshot()
+	return Page[SiteRow]{snap.At, snap.SiteRows()}, err
 }
 
 // scoped checks the query and that the site and the prefix in it exist.
@@ -201,7 +202,7 @@ func (s *Server) getPeers(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return snap.Peers(r.FormValue("site")), nil
+	return Page[PeerRow]{snap.At, snap.Peers(r.FormValue("site"))}, nil
 }
 
 func (s *Server) getRoutes(r *http.Request) (any, error) {
@@ -218,13 +219,13 @@ func (s *Server) getRoutes(r *http.Request) (any, error) {
 		var names []string
 		for _, p := range snap.Peers(r.FormValue("site")) {
 			if p.Peer.Name == peer {
-				return snap.Routes(r.FormValue("site"), peer, prefix, adv == "true"), nil
+				return Page[RouteRow]{snap.At, snap.Routes(r.FormValue("site"), peer, prefix, adv == "true")}, nil
 			}
 			names = append(names, p.Peer.Name)
 		}
 		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("no peer %q; peers: %s", peer, orNone(names)), Next: "steadycast peers"}
 	}
-	return snap.Routes(r.FormValue("site"), "", prefix, adv == "true"), nil
+	return Page[RouteRow]{snap.At, snap.Routes(r.FormValue("site"), "", prefix, adv == "true")}, nil
 }
 
 func (s *Server) getChecks(r *http.Request) (any, error) {
@@ -237,7 +238,7 @@ func (s *Server) getChecks(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	return snap.CheckRows(r.FormValue("site"), r.FormValue("service")), nil
+	return Page[CheckRow]{snap.At, snap.CheckRows(r.FormValue("site"), r.FormValue("service"))}, nil
 }
 
 func (s *Snapshot) checkService(name string) error {

@@ -16,7 +16,7 @@ func TestRowsOfTheFleet(t *testing.T) {
 		why   string
 	}{
 		"ams 192.0.2.0/24":     {Announced, ""},
-		"ams 2001:db8:53::/48": {Announced, "frozen: breaker"},
+		"ams 2001:db8:53::/48": {Announced, ""},
 		"fra 192.0.2.0/24":     {Held, "web unhealthy: connection refused by 192.0.2.1:443; floor refuses: 1 of 4 would announce; floor 2"},
 		"fra 2001:db8:53::/48": {Announcing, "tor1 has not acknowledged the route"},
 		"gru 192.0.2.0/24":     {Drained, `drain by maria (uid 1003): "rack swap, CHG-4411", 29m left`},
@@ -127,6 +127,11 @@ func TestSummary(t *testing.T) {
 		{"a refused reload", func(s *Snapshot) { s.Config.LastError = "x" }, LevelDegraded, "configuration refused", "steadycast reload --dry-run"},
 		{"an alarm", func(s *Snapshot) { s.Alarms = []Alarm{{Text: "x", Next: "steadycast routes"}} }, LevelDegraded, "alarm", "steadycast routes"},
 		{"a speaker lost", func(s *Snapshot) { s.Sites[0].SpeakerLost = "x" }, LevelDegraded, "degraded", "steadycast why ams 192.0.2.0/24"},
+		{"one site alone, one of two prefixes out", func(s *Snapshot) {
+			s.Sites, s.View.Units = s.Sites[:1], s.View.Units[:2]
+			gone(s, "ams")
+		}, LevelCritical, "partly out", "steadycast why ams 192.0.2.0/24"},
+		{"nothing configured", func(s *Snapshot) { *s = Snapshot{} }, LevelDegraded, "nothing to announce", "steadycast events"},
 		{"one peer slow to acknowledge everywhere", func(s *Snapshot) {
 			for i := range s.Sites {
 				s.Sites[i].Units[0].Proven = false

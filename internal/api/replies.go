@@ -42,6 +42,12 @@ func (s *Snapshot) Status() *Status {
 	}
 }
 
+// Page is a list with the moment it shows; ages are counted from At.
+type Page[T any] struct {
+	At    time.Time `json:"at"`
+	Items []T       `json:"items"`
+}
+
 // SiteRow is one line of GET /v1/sites.
 type SiteRow struct {
 	Site    string `json:"site"`
@@ -62,7 +68,7 @@ type SiteRow struct {
 // SiteRows derives one row per site of the table, in its order.
 func (s *Snapshot) SiteRows() []SiteRow {
 	rows := s.Rows()
-	var out []SiteRow
+	out := []SiteRow{}
 	for _, name := range s.siteNames() {
 		r := SiteRow{Site: name, Speaker: "unknown"}
 		for _, p := range s.View.Table.Sites {

@@ -242,7 +242,7 @@ func (x *index) why(r *Row, v *decide.UnitView, real *Unit) string {
 		parts = append(parts, fmt.Sprintf("%d cycles; a person must unlock it", v.Cycles))
 	case r.State == OnHold:
 		parts = append(parts, "healthy; returns wait for a person")
-	case v.Frozen != "":
+	case v.Frozen != "" && r.State != Announced && r.State != Announcing && r.Order == nil:
 		parts = append(parts, "frozen: "+v.Frozen)
 	case r.State == Lost:
 		parts = append(parts, "should announce and cannot")

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/steadycast/steadycast/decide"
@@ -80,6 +81,9 @@ func Tallies(v *decide.View, rows []Row) []Tally {
 func (s *Snapshot) Summarize(rows []Row, tallies []Tally) Summary {
 	sum := Summary{Level: LevelOK, Mark: "all well", Next: "steadycast events -f"}
 	sum.Sentence = sentence(rows, tallies)
+	if len(rows) == 0 {
+		sum.say(LevelDegraded, "nothing to announce", "steadycast events")
+	}
 	// From the mildest to the worst: a later one replaces what an earlier one said.
 	for _, judge := range []func(*Summary, []Row, []Tally){
 		s.judgeOrders, s.judgeChanging, s.judgeTrouble, s.judgeDaemon, s.judgeWaiting,
@@ -235,6 +239,9 @@ func (s *Snapshot) judgeFloor(sum *Summary, rows []Row, ts []Tally) {
 		level, mark, next := LevelCritical, "under the floor", sum.Next
 		if possible == 0 {
 			mark = "nobody announces"
+			if t.Sites == 1 && someAnnounce(ts) {
+				mark = "partly out"
+			}
 			// Everything gone because people said so is what they wanted.
 			if t.Ordered == t.Sites && t.Floor == 0 {
 				continue
@@ -256,6 +263,10 @@ func (s *Snapshot) judgeFloor(sum *Summary, rows []Row, ts []Tally) {
 		sum.say(level, mark, next)
 		return
 	}
+}
+
+func someAnnounce(ts []Tally) bool {
+	return slices.ContainsFunc(ts, func(t Tally) bool { return t.Announcing > 0 })
 }
 
 func scopeArgs(sc decide.Scope) string {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"slices"
+	"time"
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
@@ -9,7 +10,8 @@ import (
 
 // Why answers GET /v1/why: everything that led to the state of one unit.
 type Why struct {
-	Row Row `json:"row"`
+	At  time.Time `json:"at"`
+	Row Row       `json:"row"`
 	// Committed is what the ledger holds; Real is what the site does, nil if
 	// nothing was heard from it.
 	Committed decide.UnitView `json:"committed"`
@@ -35,7 +37,7 @@ func (s *Snapshot) Why(u steadycast.Unit, recent []steadycast.Event) *Why {
 		if v.Unit != u {
 			continue
 		}
-		w := &Why{Row: x.row(v), Committed: *v, Real: x.units[u], Services: []Service{}, Checks: []Check{}, Sent: []steadycast.Sent{}}
+		w := &Why{At: s.At, Row: x.row(v), Committed: *v, Real: x.units[u], Services: []Service{}, Checks: []Check{}, Sent: []steadycast.Sent{}}
 		for _, p := range s.View.Prefixes {
 			if p.Prefix == u.Prefix {
 				w.Prefix = p

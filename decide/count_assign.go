@@ -45,23 +45,25 @@ func rendezvous(others []Place, subject string) []Place {
 	var picked, rest []Place
 	var regions, upstreams, groups []string
 	for _, p := range others {
-		brings := len(regions) < spread && adds(regions, p.Region) ||
-			len(upstreams) < spread && slices.ContainsFunc(p.Upstreams, func(u string) bool { return adds(upstreams, u) })
+		group := cmp.Or(p.Group, p.Name)
+		brings := adds(groups, group) && (len(regions) < spread && adds(regions, p.Region) ||
+			len(upstreams) < spread && slices.ContainsFunc(p.Upstreams, func(u string) bool { return adds(upstreams, u) }))
 		if !brings || len(picked) == assigned {
 			rest = append(rest, p)
 			continue
 		}
 		picked = append(picked, p)
 		regions, upstreams = append(regions, p.Region), append(upstreams, p.Upstreams...)
-		groups = append(groups, p.Group)
+		groups = append(groups, group)
 		regions, upstreams = distinct(regions), distinct(upstreams)
 	}
 	// Fill with new independence groups first: a second vantage of one group
 	// would add no voice.
 	for _, again := range []bool{false, true} {
 		for i := 0; i < len(rest) && len(picked) < assigned; {
-			if p := rest[i]; again || adds(groups, p.Group) {
-				picked, groups = append(picked, p), append(groups, p.Group)
+			p := rest[i]
+			if group := cmp.Or(p.Group, p.Name); again || adds(groups, group) {
+				picked, groups = append(picked, p), append(groups, group)
 				rest = slices.Delete(rest, i, i+1)
 			} else {
 				i++

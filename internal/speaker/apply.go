@@ -37,8 +37,10 @@ func (e *engine) apply(set steadycast.RouteSet, reply chan error) {
 		reply <- refuse("crash_loop", "%s", e.alarms["crash_loop"])
 		return
 	}
-	if len(e.given.Routes) > 0 {
-		if err := e.announce(without(set, e.given)); err != nil {
+	now := without(set, e.given)
+	added := len(set.Routes) > len(now.Routes)
+	if !added || !slices.EqualFunc(now.Routes, e.given.Routes, equalRoutes) {
+		if err := e.announce(now); err != nil {
 			reply <- refuse("invalid", "set %d.%d: %v", set.Incarnation, set.Version, err)
 			return
 		}
@@ -49,7 +51,7 @@ func (e *engine) apply(set steadycast.RouteSet, reply chan error) {
 	} else {
 		e.waiting = append(e.waiting, reply)
 	}
-	if len(set.Routes) == len(e.given.Routes) { // nothing new: done
+	if !added {
 		e.answer(nil)
 	} else if e.patience == nil {
 		e.patience = time.After(diskPatience)

@@ -172,10 +172,6 @@ func unframe(line []byte) (payload []byte, whole bool, err error) {
 	if len(line) < 10 || line[8] != ' ' {
 		return nil, len(line) >= 10, errors.New("no frame")
 	}
-	sum, err := strconv.ParseUint(string(line[:8]), 16, 32)
-	if err != nil {
-		return nil, true, errors.New("no checksum")
-	}
 	digits := 9
 	for digits < len(line) && line[digits] >= '0' && line[digits] <= '9' {
 		digits++
@@ -193,7 +189,7 @@ func unframe(line []byte) (payload []byte, whole bool, err error) {
 		return nil, false, fmt.Errorf("%d of %d bytes", len(payload), n)
 	case uint64(len(payload)) > n:
 		return nil, true, fmt.Errorf("%d bytes where %d were written", len(payload), n)
-	case crc32.Checksum(payload, castagnoli) != uint32(sum):
+	case fmt.Sprintf("%08x", crc32.Checksum(payload, castagnoli)) != string(line[:8]):
 		return nil, true, errors.New("wrong checksum")
 	}
 	return payload, true, nil

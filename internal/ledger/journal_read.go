@@ -46,6 +46,11 @@ func load(path string, who heading) (loaded, error) {
 	if err != nil {
 		return loaded{}, err
 	}
+	return parse(path, data, who)
+}
+
+// parse is load for bytes that were read; path is for the complaints.
+func parse(path string, data []byte, who heading) (loaded, error) {
 	l := loaded{fleet: decide.NewFleet()}
 	payloads, good, err := split(path, data)
 	if err != nil {

@@ -46,7 +46,7 @@ func (s *Site) blocked(u *unit, a steadycast.Action) (text string, until Now) {
 	switch mode := s.mode(u); {
 	case mode != ModeAuto && !(a == steadycast.Return && v.Recalled):
 		return "mode " + mode, forever
-	case u.retryAt > s.now:
+	case u.retryOf == a && u.retryAt > s.now:
 		return cmp.Or(u.refused, "asked a moment ago"), u.retryAt
 	}
 	return "", 0
@@ -330,7 +330,7 @@ func (s *Site) conclude(now, wait Now) {
 			continue
 		}
 		u := &s.units[i]
-		u.retryAt = max(u.retryAt, now+wait)
+		u.retryAt, u.retryOf = max(u.retryAt, now+wait), req.Action
 		for _, j := range u.services {
 			s.services[j].answered = s.services[j].answered || req.Action == steadycast.Withdraw
 		}

@@ -27,7 +27,8 @@ type unit struct {
 	leaveAt  Now
 	warm     Now // depreferred until then, after a cold resume
 
-	retryAt Now               // no new request before
+	retryAt Now // no new request for retryOf before
+	retryOf steadycast.Action
 	guard   string            // that refused last, so that it is told once
 	refused string            // its answer
 	told    steadycast.Action // what it would ask, in mode approve or observe

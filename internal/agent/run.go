@@ -47,10 +47,8 @@ func Daemon(ctx context.Context, p *role.Process, o DaemonOptions) error {
 	}
 	defer unlock()
 
-	led, err := ledger.Open(ledger.Options{
-		Dir: filepath.Join(cfg.Node.StateDir, "ledger"), Fleet: cfg.Node.Fleet, Node: cfg.Node.Node,
-		Table: cfg.Table(), Logger: log,
-	})
+	led, err := ledger.Open(filepath.Join(cfg.Node.StateDir, "ledger"), cfg.Table(),
+		ledger.Options{Fleet: cfg.Node.Fleet, Node: cfg.Node.Node, Log: log})
 	if err != nil {
 		return err
 	}

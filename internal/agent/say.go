@@ -106,12 +106,6 @@ func (a *Agent) told(before, after steadycast.Actual) {
 		}
 		a.say(e)
 	}
-	switch {
-	case after.Alarm != "" && after.Alarm != before.Alarm:
-		a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: "speaker: " + after.Alarm})
-	case after.Alarm == "" && before.Alarm != "":
-		a.say(steadycast.Event{Kind: steadycast.EventRecovery, Reason: "speaker: " + before.Alarm})
-	}
 }
 
 func orElse(s, other string) string {

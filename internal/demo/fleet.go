@@ -136,7 +136,7 @@ func (f *fleet) world(ends *[]func()) (err error) {
 		*ends = append(*ends, svc.close)
 	}
 	f.watch = newWatch(anycast, f.speakers)
-	f.ledger, err = ledger.Open(ledger.Options{Fleet: "demo", Node: "demo", Table: table(f.sites), Logger: f.o.Log})
+	f.ledger, err = ledger.Open("", table(f.sites), ledger.Options{Fleet: "demo", Node: "demo", Log: f.o.Log})
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (f *fleet) start(ctx context.Context, running *sync.WaitGroup, fail context
 				}},
 				Config: api.Config{LoadedAt: time.Now(), Revision: 1},
 			},
-			Ledger: f.ledger, Events: f.ring, Quiet: true, Logger: f.o.Log.With("site", site),
+			Ledger: f.ledger, Events: f.ring, Quiet: true, Logger: f.o.Log,
 			Speak: f.speak(i),
 		})
 		if err != nil {
@@ -284,7 +284,7 @@ func (f *fleet) follow(ctx context.Context) {
 // complete waits until every site is announced and preferred.
 func (f *fleet) complete(ctx context.Context) error {
 	s := f.stage(ctx)
-	if err := s.until(completeWithin, fmt.Sprintf("all %d sites announce %v", len(f.sites), anycast), s.allPreferred); err != nil {
+	if err := s.until(completeWithin, fmt.Sprintf("all %d sites announce %v", len(f.sites), anycast), s.allWell); err != nil {
 		return fmt.Errorf("the fleet did not start: %w", err)
 	}
 	return nil

@@ -97,8 +97,8 @@ func (s *stage) has(site string) bool { return slices.Contains(s.router.announci
 
 func (s *stage) all() bool { return len(s.router.announcing()) == len(s.sites) }
 
-// allPreferred: every site is announced, and none less attractively.
-func (s *stage) allPreferred() bool { return len(s.router.preferred()) == len(s.sites) }
+// allWell: every site is announced, and none less attractively.
+func (s *stage) allWell() bool { return s.router.well() == len(s.sites) }
 
 // withdrawals of a site that the router heard since t; all sites if it is empty.
 func (s *stage) withdrawals(site string, t time.Time) (n int) {
@@ -140,7 +140,7 @@ func (s *stage) returns(sites ...string) error {
 			return err
 		}
 	}
-	if err := s.until(returnWithin, "every site is announced and preferred", s.allPreferred); err != nil {
+	if err := s.until(returnWithin, "every site is announced, none depreferred", s.allWell); err != nil {
 		return err
 	}
 	s.tell("all %d sites serve again", len(s.sites))

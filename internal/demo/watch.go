@@ -97,14 +97,16 @@ func (w *watch) preferred() []netip.Addr {
 	return Preferred(routes)
 }
 
-// prefers reports whether the router would send traffic to the site.
-func (w *watch) prefers(site string) bool {
-	for _, a := range w.preferred() {
-		if w.site[a] == site {
-			return true
+// well is how many sites announce without being depreferred.
+func (w *watch) well() (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.table {
+		if !slices.Contains(a.Communities, steadycast.GracefulShutdown) {
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // since are the updates after a moment.

@@ -55,6 +55,7 @@ type neighbor struct {
 	families  []string
 	hold      time.Duration
 	flaps     uint64
+	session   *session // nil between sessions
 	sent      *sentTable
 	refusal   string // newest message of GoBGP's that was not let out
 	fresh     bool   // view is what the fields say
@@ -128,31 +129,29 @@ func (n *neighbor) stop(f *fault) { n.stopping(f) }
 
 // run makes sessions until ctx ends.
 func (n *neighbor) run(ctx context.Context) {
-	defer n.enter(stateStopped)
+	defer n.enter(stateStopped, nil)
 	var retry backoff
 	var d *door
 	if n.former != nil {
 		<-n.former
 	}
 	for ctx.Err() == nil {
-		n.enter(stateConnect)
+		n.enter(stateConnect, nil)
 		router, err := n.connect(ctx, &d)
 		var up time.Duration
 		if err == nil {
-			f, lasted := n.session(ctx, router)
-			err, up = f, lasted
-			n.lost(up > 0)
+			err, up = n.speak(ctx, router)
 		}
 		if ctx.Err() != nil {
 			break
 		}
-		n.failed(err)
+		n.failed(err, up > 0)
 		if n.cfg.Passive && d != nil {
 			continue // the router decides when it comes again
 		}
 		retry.base = time.Duration(n.retry.Load())
 		if pause := retry.after(up, rand.Float64()); pause > 0 {
-			n.enter(stateIdle)
+			n.enter(stateIdle, nil)
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
@@ -179,9 +178,14 @@ func (n *neighbor) connect(ctx context.Context, d **door) (*net.TCPConn, error) 
 	return (*d).wait(ctx, internal)
 }
 
-// enter moves to a state.
-func (n *neighbor) enter(state string) {
+// enter moves to a state. A session says who it is, so that one that is over
+// cannot speak for the next; run says nil.
+func (n *neighbor) enter(state string, by *session) {
 	n.mu.Lock()
+	if by != nil && by != n.session {
+		n.mu.Unlock()
+		return
+	}
 	was := n.state
 	if was != state {
 		n.state, n.since, n.fresh = state, time.Now(), false
@@ -204,34 +208,51 @@ func (n *neighbor) enter(state string) {
 	n.changed()
 }
 
-// lost forgets what was said in the session that ended.
-func (n *neighbor) lost(established bool) {
+// begin makes s the session.
+func (n *neighbor) begin(s *session) {
+	n.mu.Lock()
+	n.session, n.sent, n.fresh = s, newSentTable(), false
+	n.mu.Unlock()
+	n.enter(stateOpen, s)
+}
+
+// lose forgets the session and what was said in it.
+func (n *neighbor) lose(established bool) {
 	n.mu.Lock()
 	if established {
 		n.flaps++
 	}
-	n.families, n.hold, n.sent, n.fresh = nil, 0, newSentTable(), false
+	n.session, n.families, n.hold, n.sent, n.fresh = nil, nil, 0, newSentTable(), false
 	n.mu.Unlock()
+	n.enter(stateIdle, nil)
 	n.changed()
 }
 
 // failed keeps the reason of a failure; the same again is not news.
-func (n *neighbor) failed(err error) {
+func (n *neighbor) failed(err error, lost bool) {
 	text := err.Error()
 	n.mu.Lock()
 	news := n.lastError != text
 	n.lastError, n.fresh = text, n.fresh && !news
 	n.mu.Unlock()
-	if news {
+	switch {
+	case lost:
+		n.logger.Warn("session lost", "reason", text)
+	case news:
 		n.logger.Warn("no session", "reason", text)
+	}
+	if news {
 		n.changed()
 	}
 }
 
-func (n *neighbor) negotiated(families []string, hold time.Duration) {
+// negotiated notes what both OPENs of s say.
+func (n *neighbor) negotiated(s *session, families []string, hold time.Duration) {
 	n.mu.Lock()
-	n.families, n.hold, n.fresh = families, hold, false
-	n.mu.Unlock()
+	defer n.mu.Unlock()
+	if n.session == s {
+		n.families, n.hold, n.fresh = families, hold, false
+	}
 }
 
 // dropped takes over the counters of in after each message.
@@ -261,20 +282,23 @@ func (n *neighbor) refused(err error) {
 	}
 }
 
-// recordSent notes what was written at the offset base of the session.
-func (n *neighbor) recordSent(us []sentUpdate, base uint64, at time.Time) {
+// recordSent notes what s wrote from its octet base on.
+func (n *neighbor) recordSent(s *session, us []sentUpdate, base uint64, at time.Time) {
 	n.mu.Lock()
-	for _, u := range us {
-		n.sent.record(u.update, at, base+uint64(u.end))
+	if n.session == s {
+		for _, u := range us {
+			n.sent.record(u.update, at, base+uint64(u.end))
+		}
+		n.fresh = false
 	}
-	n.fresh = false
 	n.mu.Unlock()
 	n.changed()
 }
 
-func (n *neighbor) acknowledge(upTo uint64, at time.Time) {
+// acknowledge notes that the router's TCP has the first upTo octets of s.
+func (n *neighbor) acknowledge(s *session, upTo uint64, at time.Time) {
 	n.mu.Lock()
-	news := n.sent.acknowledge(upTo, at)
+	news := n.session == s && n.sent.acknowledge(upTo, at)
 	n.fresh = n.fresh && !news
 	n.mu.Unlock()
 	if news {

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// handshakeTimeout is how long a router may take from the connection to its
-	// first KEEPALIVE. GoBGP by itself would wait 240 s.
-	handshakeTimeout = 15 * time.Second
+	// handshakeGrace and the hold time are how long a router may take from the
+	// connection to its first KEEPALIVE; it includes GoBGP's 1–2 s before it
+	// dials. GoBGP by itself would wait 240 s.
+	handshakeGrace = 3 * time.Second
 	// goodbyeTimeout bounds a NOTIFICATION, and what of the router's is read
 	// after it so that the close does not turn into a reset that destroys it.
 	goodbyeTimeout = 500 * time.Millisecond
@@ -63,9 +64,9 @@ type session struct {
 	fault *fault // why; set before ended closes
 }
 
-// session runs one connection to its end and says why it ended and for how long
+// speak runs one connection to its end and says why it ended and for how long
 // it was established.
-func (n *neighbor) session(ctx context.Context, router *net.TCPConn) (f *fault, up time.Duration) {
+func (n *neighbor) speak(ctx context.Context, router *net.TCPConn) (why error, up time.Duration) {
 	s := &session{
 		n: n, router: router,
 		in:         inbound{asn: n.cfg.ASN, localASN: n.asn, id: n.settings.RouterID, families: n.cfg.Families},
@@ -81,12 +82,13 @@ func (n *neighbor) session(ctx context.Context, router *net.TCPConn) (f *fault, 
 	}
 	s.raw = raw
 	s.hold.Store(int64(n.cfg.HoldTime))
-	n.enter(stateOpen)
+	n.begin(s)
 	stop := context.AfterFunc(ctx, func() { s.end(faultOf(context.Cause(ctx))) })
 	defer stop()
-	late := time.AfterFunc(handshakeTimeout, func() {
+	limit := n.cfg.HoldTime + handshakeGrace
+	late := time.AfterFunc(limit, func() {
 		if s.ups.Load() < 2 {
-			s.end(faultf(codeHold, 0, nil, "the router did not complete the handshake within %s", handshakeTimeout))
+			s.end(faultf(codeHold, 0, nil, "the router did not complete the handshake within %s", limit))
 		}
 	})
 	defer late.Stop()
@@ -100,6 +102,7 @@ func (n *neighbor) session(ctx context.Context, router *net.TCPConn) (f *fault, 
 		pumps.Go(s.watchAcks)
 	}
 	<-s.ended
+	n.lose(s.ups.Load() == 2)
 	pumps.Wait()
 	if s.fault.Code == codeSendHold {
 		router.SetLinger(0) // what it never took is not to be kept by the kernel
@@ -168,7 +171,7 @@ func (s *session) readRouter() {
 			hold := min(s.in.peer.hold, s.n.cfg.HoldTime)
 			s.hold.Store(int64(hold))
 			s.fourOctet.Store(s.in.peer.fourOctet)
-			s.n.negotiated(s.in.negotiated(), hold)
+			s.n.negotiated(s, s.in.negotiated(), hold)
 		}
 		if wait > 0 {
 			time.AfterFunc(wait, func() { s.toGoBGP(pass) })
@@ -274,7 +277,7 @@ func (s *session) write(b *batch) error {
 	base := s.written.Load()
 	at := time.Now()
 	if err == nil && len(b.updates) > 0 {
-		s.n.recordSent(b.updates, base, at)
+		s.n.recordSent(s, b.updates, base, at)
 	}
 	s.written.Add(uint64(n))
 	s.writing.Store(false)
@@ -343,10 +346,10 @@ func (s *session) drainAcks() bool {
 		// acked is never too high.
 		if acked := written - min(written, uint64(out)); acked > seen {
 			seen, progress, pause = acked, now, least
-			s.n.acknowledge(acked, now)
+			s.n.acknowledge(s, acked, now)
 			if stuck {
 				stuck = false
-				s.n.enter(stateEstablished)
+				s.n.enter(stateEstablished, s)
 			}
 		}
 		if out == 0 && !writing && s.written.Load() == written {
@@ -359,7 +362,7 @@ func (s *session) drainAcks() bool {
 			return false
 		case idle >= hold/3 && !stuck && s.ups.Load() == 2:
 			stuck = true
-			s.n.enter(stateStuck)
+			s.n.enter(stateStuck, s)
 		}
 		select {
 		case <-time.After(pause):
@@ -373,7 +376,7 @@ func (s *session) drainAcks() bool {
 func (s *session) halfUp() {
 	if s.ups.Add(1) == 2 {
 		s.upAt = time.Now()
-		s.n.enter(stateEstablished)
+		s.n.enter(stateEstablished, s)
 	}
 }
 

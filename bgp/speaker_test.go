@@ -22,7 +22,9 @@ var (
 	net6 = netip.MustParsePrefix("2001:db8:53::/48")
 )
 
-// listen starts a router on a loopback address.
+var quiet = slog.New(slog.DiscardHandler)
+
+// listenSink starts a router on a loopback address.
 func listenSink(t testing.TB, o sink.Options) *sink.Router {
 	t.Helper()
 	r, err := sink.Listen(o)
@@ -70,7 +72,6 @@ func routes(ps ...netip.Prefix) []steadycast.Route {
 	return rs
 }
 
-
 // apply applies routes as the next version.
 func apply(t testing.TB, sp *Speaker, rs ...steadycast.Route) {
 	t.Helper()
@@ -114,6 +115,7 @@ func established(a steadycast.Actual) bool {
 }
 
 func TestAnnounceAndWithdraw(t *testing.T) {
+	t.Parallel()
 	r := listenSink(t, sink.Options{})
 	sp := speak(t, towards(r))
 	apply(t, sp, routes(net1, net6)...)
@@ -121,8 +123,6 @@ func TestAnnounceAndWithdraw(t *testing.T) {
 	eventually(t, sp, "both acknowledged", func(a steadycast.Actual) bool {
 		return len(a.Sent) == 2 && !a.Sent[0].Acked.IsZero() && !a.Sent[1].Acked.IsZero()
 	})
-	t.Logf("%+v", r.Table())
-	t.Logf("%+v", sp.Actual())
 	apply(t, sp, routes(net6)...)
 	hears(t, r, "one prefix", func(tb sink.Table) bool { return len(tb[home]) == 1 })
 	eventually(t, sp, "withdrawal acknowledged", func(a steadycast.Actual) bool {

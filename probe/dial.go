@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -94,11 +95,20 @@ func (d dialer) bindDevice(_, _ string, rc syscall.RawConn) error {
 
 // until makes conn fail at ctx's deadline, and at once when ctx is cancelled.
 // The caller must call the function it returns.
-func until(ctx context.Context, conn net.Conn) (done func() bool) {
+func until(ctx context.Context, conn interface{ SetDeadline(time.Time) error }) (done func() bool) {
 	if t, ok := ctx.Deadline(); ok {
 		conn.SetDeadline(t)
 	}
 	return context.AfterFunc(ctx, func() { conn.SetDeadline(past) })
+}
+
+// setReadDeadline moves the deadline of reading under until, which may be
+// cutting the connection short at the same moment.
+func setReadDeadline(ctx context.Context, conn interface{ SetReadDeadline(time.Time) error }, t time.Time) {
+	conn.SetReadDeadline(t)
+	if ctx.Err() != nil {
+		conn.SetReadDeadline(past)
+	}
 }
 
 func loadCAs(file string) (*x509.CertPool, error) {

@@ -246,41 +246,64 @@ func (p *dnsProbe) overUDP(ctx context.Context, t *tally) {
 	}
 	defer conn.Close()
 	defer until(ctx, conn)()
-	type asked struct {
-		id   uint16
-		name string
-		done bool
-	}
 	open := make([]asked, len(p.questions))
 	first := uint16(rand.Uint32())
 	for i, q := range p.questions {
 		open[i].id = first + uint16(i)
-		var wire []byte
-		wire, open[i].name = q.fresh(open[i].id)
-		if _, err := conn.Write(wire); err != nil {
+		open[i].wire, open[i].name = q.fresh(open[i].id)
+		if _, err := conn.Write(open[i].wire); err != nil {
 			t.rest(failed(err, p.target, "sending"))
 			return
 		}
 	}
+	p.collect(ctx, conn, open, t)
+}
+
+// asked is one question that is out.
+type asked struct {
+	id   uint16
+	name string
+	wire []byte
+	done bool
+}
+
+// collect reads until enough is known. What has no answer after a third of the
+// time is asked once more, as every client does: one lost datagram is not a
+// dead server.
+func (p *dnsProbe) collect(ctx context.Context, conn net.Conn, open []asked, t *tally) {
+	end, _ := ctx.Deadline()
+	again := time.Now().Add(time.Until(end) / 3)
+	setReadDeadline(ctx, conn, again)
 	buf := make([]byte, 4096)
 	strays := 0
 	for !t.decided() {
 		n, err := conn.Read(buf)
+		if err != nil && isTimeout(err) && !again.IsZero() && ctx.Err() == nil {
+			again = time.Time{}
+			setReadDeadline(ctx, conn, end)
+			for _, q := range open {
+				if !q.done {
+					conn.Write(q.wire) // an error shows in the next read
+				}
+			}
+			continue
+		}
 		if err != nil {
 			r := failed(err, p.target, "waiting for an answer")
 			if strays > 0 {
-				r.Reason += "; " + strconv.Itoa(strays) + " replies came with a wrong id or question"
+				r.Reason += "; " + itoa(strays) + " replies came with a wrong id or question"
 			}
 			t.rest(r)
 			return
 		}
 		stray := true
 		for i := range open {
-			if open[i].done {
+			q := &open[i]
+			if q.done {
 				continue
 			}
-			if r, ours := p.judge.reply(buf[:n], open[i].id, open[i].name, true); ours {
-				open[i].done, stray = true, false
+			if r, ours := p.judge.reply(buf[:n], q.id, q.name, true); ours {
+				q.done, stray = true, false
 				t.add(r)
 				break
 			}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -182,7 +183,7 @@ func TestDNSTruthTable(t *testing.T) {
 			return b[:len(b)-5]
 		}, "down soft: malformed reply"},
 		{"wrong id over TCP", DNS{Protocol: "tcp"}, answer(func(m *dns.Msg) { m.Id++ }, a), "down soft: to another question, or has a wrong id"},
-		{"wrong id", DNS{}, answer(func(m *dns.Msg) { m.Id++ }, a), "down soft: 1 replies came with a wrong id or question"},
+		{"wrong id", DNS{}, answer(func(m *dns.Msg) { m.Id++ }, a), "down soft: 2 replies came with a wrong id or question"},
 		{"other question", DNS{}, answer(func(m *dns.Msg) { m.Question[0].Name = "evil.test." }, a), "down soft: wrong id or question"},
 		{"other type asked", DNS{}, answer(func(m *dns.Msg) { m.Question[0].Qtype = dns.TypeMX }, a), "down soft: wrong id or question"},
 		{"no question", DNS{}, answer(func(m *dns.Msg) { m.Question = nil }, a), "down soft: wrong id or question"},
@@ -302,6 +303,9 @@ func TestDNSLateReply(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := answer(nil, "@ 1 IN A 192.0.2.1")(q, true)
+	if _, again, err := pc.ReadFrom(b); err != nil || again.String() != from.String() {
+		t.Fatalf("asked once more from %v, not %v: %v", again, from, err)
+	}
 	done := make(chan steadycast.Result)
 	go func() { done <- c.Run(context.Background()) }()
 	if _, from2, err := pc.ReadFrom(b); err != nil || from2.String() == from.String() {
@@ -334,6 +338,24 @@ func TestDNSSourceMismatch(t *testing.T) {
 		}
 	}()
 	expect(t, run(t, Check{Kind: "dns", Target: pc.LocalAddr().String(), Timeout: 100 * time.Millisecond, DNS: &DNS{Names: []string{"a.test"}}}), "down soft: timeout")
+}
+
+// One lost datagram is not a dead server: what has no answer is asked once more.
+func TestDNSLostDatagram(t *testing.T) {
+	var n atomic.Int64
+	addr := dnsServer(t, func(q *dns.Msg, udp bool) []byte {
+		if n.Add(1) == 1 {
+			return nil
+		}
+		return answer(nil, "@ 1 IN A 192.0.2.1")(q, udp)
+	})
+	expect(t, run(t, Check{Kind: "dns", Target: addr, DNS: &DNS{Names: []string{"a.test", "b.test"}}}), "up")
+	if n.Load() != 3 {
+		t.Errorf("%d queries; one of two was lost, so three", n.Load())
+	}
+	n.Store(0)
+	expect(t, run(t, Check{Kind: "dns", Target: addr, Timeout: 300 * time.Millisecond, DNS: &DNS{Names: []string{"a.test"}, MaxLatency: 50 * time.Millisecond}}),
+		"down soft: right, but slow")
 }
 
 func TestDNSRefused(t *testing.T) {

@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(benchServers) != "" {
+		serveBench()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // compiled makes a check ready, or fails the test.
 func compiled(t testing.TB, c Check, env Env) *Compiled {

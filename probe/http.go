@@ -153,6 +153,8 @@ func compileHTTP(c Check, _ Env) (body, error) {
 		DisableKeepAlives:      true, // a kept connection would hide a listener that is gone
 		DisableCompression:     true, // nothing to blow up
 		MaxResponseHeaderBytes: maxHeaderBytes,
+		ReadBufferSize:         2 << 10, // for one answer
+		WriteBufferSize:        1 << 10,
 		Protocols:              new(http.Protocols),
 	}
 	switch h.Version {

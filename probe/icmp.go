@@ -76,12 +76,7 @@ func (p *icmpProbe) probe(ctx context.Context) steadycast.Result {
 		return failed(err, p.target, "opening a socket")
 	}
 	defer conn.Close()
-	done := make(chan struct{})
-	defer close(done)
-	if t, ok := ctx.Deadline(); ok {
-		conn.SetDeadline(t)
-	}
-	defer context.AfterFunc(ctx, func() { conn.SetDeadline(past) })()
+	defer until(ctx, conn)()
 	return p.count(ctx, conn, to, raw)
 }
 
@@ -102,10 +97,11 @@ func (p *icmpProbe) count(ctx context.Context, conn net.PacketConn, to netip.Add
 			if _, err := conn.WriteTo(echo(to, id, len(sent)-1, token[:]), sockaddr(to, raw)); err != nil {
 				return failed(err, p.target, "sending an echo")
 			}
-			conn.SetReadDeadline(time.Now().Add(echoGap))
+			wait := time.Now().Add(echoGap)
 			if len(sent) == p.set.Count {
-				conn.SetReadDeadline(end)
+				wait = end
 			}
+			setReadDeadline(ctx, conn, wait)
 		}
 		n, from, err := conn.ReadFrom(buf)
 		if err != nil {

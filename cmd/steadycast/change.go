@@ -45,9 +45,13 @@ func (f *changeFlags) waiting(fs *pflag.FlagSet) {
 	fs.Lookup("wait").NoOptDefVal = defaultWait.String()
 }
 
-// check finds mistakes that need no daemon.
-func (f *changeFlags) check() ([]netip.Prefix, error) {
+// check finds mistakes that need no daemon. Prefixes may stand behind the site
+// or be given with --prefix.
+func (f *changeFlags) check(args []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
+	if len(args) > 1 {
+		f.prefixes = append(f.prefixes, args[1:]...)
+	}
 	for _, text := range f.prefixes {
 		p, err := parsePrefix(text)
 		if err != nil {
@@ -157,7 +161,7 @@ func (c *cli) answers(r *decide.Reply) {
 	var b strings.Builder
 	c.page.rulings(&b, r.Rulings, true)
 	if len(r.Rulings) == 0 && r.Refused != nil {
-		c.page.guard(&b, r.Refused)
+		c.page.guards(&b, []steadycast.GuardAnswer{*r.Refused})
 	}
 	io.WriteString(c.out, b.String())
 }
@@ -187,8 +191,7 @@ func (c *cli) overridden(ctx context.Context, client *api.Client, ch change) err
 	case e.Override == "":
 		return c.refused(err)
 	default:
-		text := strings.TrimPrefix(e.Message, "refused by ")
-		fmt.Fprintf(c.err, "--force overrides %s; %s; recorded with your name\n", printable(text), printable(e.Override))
+		fmt.Fprintf(c.err, "--force overrides %s; %s; recorded with your name\n", printable(strings.TrimPrefix(e.Message, "refused by ")), printable(cost(e.Override)))
 	}
 	return nil
 }
@@ -290,10 +293,10 @@ func unproven(got *api.Units, ch *change, fence steadycast.Fence) string {
 func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cobra.Command {
 	f := &changeFlags{}
 	cmd := &cobra.Command{
-		Use: kind.String() + " SITE", Short: short, Long: long, GroupID: groupChange, Args: cobra.ExactArgs(1),
+		Use: kind.String() + " SITE [PREFIX…]", Short: short, Long: long, GroupID: groupChange, Args: cobra.MinimumNArgs(1),
 		Example: fmt.Sprintf("  steadycast %s fra --reason \"rack swap, CHG-4411\" --for 2h --wait", kind),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			prefixes, err := f.check()
+			prefixes, err := f.check(args)
 			if err != nil {
 				return err
 			}
@@ -326,14 +329,14 @@ func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cob
 // in whether a site must be named and whether there is something to wait for.
 func newScopeCommand(c *cli, verb, path, short string, needSite bool, done func(*api.Unit) bool) *cobra.Command {
 	f := &changeFlags{}
-	use, args := verb+" [SITE]", cobra.MaximumNArgs(1)
+	use, args := verb+" [SITE [PREFIX]]", cobra.MaximumNArgs(2)
 	if needSite {
-		use, args = verb+" SITE", cobra.ExactArgs(1)
+		use, args = verb+" SITE [PREFIX]", cobra.RangeArgs(1, 2)
 	}
 	cmd := &cobra.Command{
 		Use: use, Short: short, GroupID: groupChange, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			prefixes, err := f.check()
+			prefixes, err := f.check(args)
 			if err != nil {
 				return err
 			}
@@ -342,7 +345,7 @@ func newScopeCommand(c *cli, verb, path, short string, needSite bool, done func(
 				prefix = prefixes[0]
 			}
 			if len(prefixes) > 1 {
-				return usageError(fmt.Errorf("--prefix may be given once to %s", verb))
+				return usageError(fmt.Errorf("%s takes one prefix, or none for all", verb))
 			}
 			return c.perform(cmd.Context(), f, change{
 				verb: verb, path: path, site: arg(args, 0), prefixes: prefixes, done: done,

@@ -19,7 +19,7 @@ import (
 func newEventsCommand(c *cli) *cobra.Command {
 	var follow, lines bool
 	var site, kind string
-	var after uint64
+	var after string
 	cmd := &cobra.Command{
 		Use: "events", Short: "What happened, and with -f what happens", GroupID: groupSee, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,14 +48,14 @@ func newEventsCommand(c *cli) *cobra.Command {
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until interrupted; come back by itself after a restart")
 	cmd.Flags().BoolVar(&lines, "json", false, "one JSON object per line")
 	cmd.Flags().StringVar(&kind, "kind", "", "of this kind only: verdict, request, permit, refused, route, proof, order, …")
-	cmd.Flags().Uint64Var(&after, "after", 0, "begin behind the event with this id")
+	cmd.Flags().StringVar(&after, "after", "", "begin behind the event with this id")
 	c.siteFlag(cmd, &site)
 	return cmd
 }
 
 // events reads the stream, and when following comes back after a lost daemon:
 // at once first, then every second. A daemon that never answered is an error.
-func (c *cli) events(ctx context.Context, client *api.Client, after uint64, follow bool, q map[string][]string, put func(steadycast.Event) error) error {
+func (c *cli) events(ctx context.Context, client *api.Client, after string, follow bool, q map[string][]string, put func(steadycast.Event) error) error {
 	answered, said := false, false
 	for {
 		last, err := client.Events(ctx, after, follow, q, func(e steadycast.Event) error {

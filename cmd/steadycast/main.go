@@ -111,6 +111,18 @@ func (c *cli) explainUsage(root *cobra.Command, args []string, err error) error 
 	return fmt.Errorf("%s. Next: %s --help", strings.TrimSuffix(err.Error(), "."), cmd.CommandPath())
 }
 
+// cost is what passing a guard means, without the command that does it: that
+// stands under Next, whole.
+func cost(override string) string {
+	if _, what, ok := strings.Cut(override, "--force: "); ok {
+		return what
+	}
+	if strings.HasPrefix(override, "steadycast ") {
+		return "what the guard says is set aside"
+	}
+	return override
+}
+
 // complaint is what is said of an error: what, why, and what to do now.
 func (c *cli) complaint(err error) string {
 	text := err.Error()
@@ -122,7 +134,7 @@ func (c *cli) complaint(err error) string {
 	switch {
 	case errors.As(err, &refusal):
 		if refusal.Override != "" {
-			text += ". Override: " + refusal.Override
+			text += ". Override: --force; " + cost(refusal.Override)
 		}
 		if refusal.Next != "" {
 			text += ". Next: " + c.command(refusal.Next)

@@ -131,6 +131,8 @@ func proofCell(x *steadycast.Sent) cell {
 // latency is a short duration with three digits: 0.4ms, 13ms, 1.25s.
 func latency(d time.Duration) string {
 	switch {
+	case d < 100*time.Microsecond:
+		return fmt.Sprintf("%.2fms", float64(d)/float64(time.Millisecond))
 	case d < 10*time.Millisecond:
 		return fmt.Sprintf("%.1fms", float64(d)/float64(time.Millisecond))
 	case d < time.Second:

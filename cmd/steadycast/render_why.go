@@ -155,35 +155,50 @@ func (s style) tree(b *strings.Builder, t *steadycast.Tree, first, rest string) 
 }
 
 // rulings lists every guard's answer, for one unit or for several with names.
+// Guards that stand together and say the same share a line.
 func (s style) rulings(b *strings.Builder, rulings []decide.Ruling, named bool) {
 	for _, r := range rulings {
 		if named {
 			b.WriteString(s.text(r.Unit.String()) + "\n")
 		}
-		for _, g := range r.Guards {
-			s.guard(b, &g)
+		for i := 0; i < len(r.Guards); {
+			same := i + 1
+			for same < len(r.Guards) && r.Guards[same].Pass == r.Guards[i].Pass && r.Guards[same].Text == r.Guards[i].Text {
+				same++
+			}
+			if same-i < 3 {
+				same = i + 1
+			}
+			s.guards(b, r.Guards[i:same])
+			i = same
 		}
 	}
 }
 
-func (s style) guard(b *strings.Builder, g *steadycast.GuardAnswer) {
+// guards writes the answer of one guard, or the one answer of several.
+func (s style) guards(b *strings.Builder, same []steadycast.GuardAnswer) {
+	g := &same[0]
 	sign, i := s.pick("✓", "+"), green
 	text := g.Text
+	if len(same) > 1 {
+		var names []string
+		for _, x := range same {
+			names = append(names, x.Guard)
+		}
+		text = strings.Join(names, ", ") + ": " + text
+	}
 	if !g.Pass {
 		sign, i = s.pick("✕", "x"), red
 		if g.Override != "" {
-			text += "; override: " + g.Override
+			text += "; --force: " + cost(g.Override)
 		}
 		if g.RetryAfter > 0 {
 			text += "; may change in " + api.Span(g.RetryAfter)
 		}
 	}
-	const column = 16
-	for n, l := range wrap(s.text(text), s.width-column-2) {
-		if n == 0 {
-			b.WriteString("  " + s.paint(i, sign) + " " + fmt.Sprintf("%-*s", column-4, s.text(g.Guard)) + "  " + l + "\n")
-		} else {
-			b.WriteString(strings.Repeat(" ", column+2) + l + "\n")
-		}
+	if len(same) > 1 {
+		s.hang(b, "  "+s.paint(i, sign)+" ", 4, text)
+		return
 	}
+	s.hang(b, "  "+s.paint(i, sign)+" "+fmt.Sprintf("%-12s", s.text(g.Guard))+"  ", 18, text)
 }

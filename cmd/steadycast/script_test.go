@@ -41,7 +41,11 @@ func TestScripts(t *testing.T) {
 			env.Values[daemonKey{}] = d
 			env.Setenv("STEADYCAST_SOCKET", d.socket)
 			env.Setenv("TERM", "dumb")
-			return nil
+			good, err := os.ReadFile("../../configs/minimal.yaml")
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(env.WorkDir, "good.yaml"), good, 0o644)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"entered": func(ts *testscript.TestScript, neg bool, args []string) {
@@ -100,7 +104,15 @@ func startDaemon(t *testing.T) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{Ring: api.NewRing(100), snap: fleet(t), socket: filepath.Join(dir, "s"), done: make(chan struct{})}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return startDaemonAt(t, filepath.Join(dir, "s"))
+}
+
+func startDaemonAt(t *testing.T, socket string, alter ...func(*api.Snapshot)) (*daemon, error) {
+	d := &daemon{Ring: api.NewRing(100), snap: fleet(t), socket: socket, done: make(chan struct{})}
+	for _, a := range alter {
+		a(d.snap)
+	}
 	for _, e := range sampleEvents() {
 		d.Add(e)
 	}
@@ -116,7 +128,6 @@ func startDaemon(t *testing.T) (*daemon, error) {
 	d.stop = func() {
 		cancel()
 		<-d.done
-		os.RemoveAll(dir)
 	}
 	return d, nil
 }
@@ -152,7 +163,7 @@ func (d *daemon) Order(_ context.Context, _ api.Caller, o steadycast.Order, dry 
 				left++
 			}
 		}
-		g := steadycast.GuardAnswer{Guard: "floor", Pass: left >= 2 || o.Kind == steadycast.OrderAnnounce, Text: fmt.Sprintf("%d of 4 would announce %s; floor 2", left, r.Unit.Prefix), Override: "--force, recorded"}
+		g := steadycast.GuardAnswer{Guard: "floor", Pass: left >= 2 || o.Kind == steadycast.OrderAnnounce, Text: fmt.Sprintf("%d of 4 would announce %s; floor 2", left, r.Unit.Prefix), Override: "steadycast withdraw " + r.Unit.String() + " --force: fewer sites than the floor will announce it"}
 		reply.Rulings = append(reply.Rulings, decide.Ruling{Unit: r.Unit, Permit: &steadycast.Permit{Unit: r.Unit}, Guards: []steadycast.GuardAnswer{{Guard: "freeze", Pass: true, Text: "an order passes"}, g}})
 		if !g.Pass && !o.Force && reply.Refused == nil {
 			reply.Refused = &g
@@ -265,5 +276,64 @@ func TestWaitEndsWithItsLimit(t *testing.T) {
 	}
 	if want := "not proven after 100ms: gru 192.0.2.0/24: tor1 has not acknowledged the withdrawal; the action goes on. Next: steadycast --socket " + d.socket + " why gru 192.0.2.0/24\n"; !strings.HasSuffix(errOut.String(), want) {
 		t.Errorf("stderr %q, want the end %q", errOut.String(), want)
+	}
+}
+
+// A follower stays through a restart of its daemon, says so once, and shows
+// what the new one has.
+func TestFollowingOutlivesARestart(t *testing.T) {
+	d, err := startDaemon(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var errOut strings.Builder
+	c := &cli{socket: d.socket, err: &errOut}
+	client := c.client()
+	defer client.Close()
+	seen := make(chan steadycast.Event, 100)
+	done := make(chan error, 1)
+	go func() {
+		done <- c.events(ctx, client, "", true, nil, func(e steadycast.Event) error { seen <- e; return nil })
+	}()
+	next := func(want uint64, reason string) {
+		t.Helper()
+		select {
+		case e := <-seen:
+			if e.ID != want || !strings.Contains(e.Reason, reason) {
+				t.Fatalf("got event %d %q, want %d %q", e.ID, e.Reason, want, reason)
+			}
+		case err := <-done:
+			t.Fatalf("the follower ended: %v", err)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("no event %d", want)
+		}
+	}
+	for i, e := range sampleEvents() {
+		next(uint64(i+1), e.Reason)
+	}
+	d.stop()
+	again, err := startDaemonAt(t, d.socket, func(s *api.Snapshot) { s.Started = s.Started.Add(time.Hour) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.stop()
+	// The new daemon counts its events from one again; none of them is missed.
+	for i, e := range sampleEvents() {
+		next(uint64(i+1), e.Reason)
+	}
+	cancel()
+	<-done
+	if n := strings.Count(errOut.String(), "left; waiting for it"); n != 1 {
+		t.Errorf("said %d times: %q", n, errOut.String())
+	}
+}
+
+// With nobody there from the start, following is an error at once.
+func TestFollowingNobodyIsAnError(t *testing.T) {
+	var out, errOut strings.Builder
+	if code := execute([]string{"--socket", filepath.Join(t.TempDir(), "s"), "events", "-f"}, strings.NewReader(""), &out, &errOut); code != exitUnreachable {
+		t.Errorf("exit %d: %s", code, errOut.String())
 	}
 }

@@ -148,11 +148,15 @@ func (c *Client) open(ctx context.Context, method, path string, q url.Values, bo
 	return nil, e
 }
 
-// Events calls fn for each event after an id, and goes on for new ones when
-// follow is set, until the context ends, fn fails or the daemon leaves. It
-// returns the id of the last one, so that the caller can come back.
-func (c *Client) Events(ctx context.Context, after uint64, follow bool, q url.Values, fn func(steadycast.Event) error) (uint64, error) {
-	all := url.Values{"after": {strconv.FormatUint(after, 10)}, "follow": {strconv.FormatBool(follow)}}
+// Events calls fn for each event after a place, and goes on for new ones when
+// follow is set, until the context ends, fn fails or the daemon leaves. The
+// place is empty, an event's id, or what an earlier call returned; the latter
+// holds over a restart of the daemon. It returns the place behind the last event.
+func (c *Client) Events(ctx context.Context, after string, follow bool, q url.Values, fn func(steadycast.Event) error) (string, error) {
+	all := url.Values{"follow": {strconv.FormatBool(follow)}}
+	if after != "" {
+		all.Set("after", after)
+	}
 	for k, v := range q {
 		all[k] = v
 	}
@@ -161,6 +165,7 @@ func (c *Client) Events(ctx context.Context, after uint64, follow bool, q url.Va
 		return after, err
 	}
 	defer resp.Body.Close()
+	started, _ := strconv.ParseInt(resp.Header.Get(startedHeader), 10, 64)
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -171,7 +176,9 @@ func (c *Client) Events(ctx context.Context, after uint64, follow bool, q url.Va
 		if err := fn(e); err != nil {
 			return after, err
 		}
-		after = max(after, e.ID)
+		if e.ID > 0 {
+			after = cursor(started, e.ID)
+		}
 	}
 	switch err := lines.Err(); {
 	case ctx.Err() != nil:

@@ -79,7 +79,7 @@ func fleet() *Snapshot {
 	u.Why = []string{"web unhealthy", "floor refuses"}
 	u.Last = &decide.Ruling{Unit: held, Permit: &v.Permit, Guards: []steadycast.GuardAnswer{
 		{Guard: "freeze", Pass: true, Text: "not frozen"},
-		{Guard: "floor", Text: "1 of 4 would announce; floor 2", Override: "--force, recorded"},
+		{Guard: "floor", Text: "1 of 4 would announce; floor 2", Override: "steadycast withdraw fra 192.0.2.0/24 --force: fewer sites than the floor will announce it"},
 		{Guard: "fleet budget", Text: "1 of 1 withdrawals used in 10m", RetryAfter: 4 * time.Minute},
 	}}
 	fra, _ := s.Site("fra")

@@ -245,7 +245,7 @@ func TestRequests(t *testing.T) {
 }
 
 func TestRefusalNamesTheGuardAndTheWayPast(t *testing.T) {
-	g := steadycast.GuardAnswer{Guard: "floor", Text: "1 of 4 would announce 192.0.2.0/24; floor 2", Override: "--force, recorded"}
+	g := steadycast.GuardAnswer{Guard: "floor", Text: "1 of 4 would announce 192.0.2.0/24; floor 2", Override: "steadycast withdraw fra 192.0.2.0/24 --force: fewer sites than the floor will announce it"}
 	u := steadycast.Unit{Site: "fra", Prefix: p4}
 	for name, reply := range map[string]decide.Reply{
 		"whole":       {Refused: &g, Rulings: []decide.Ruling{{Unit: u, Guards: []steadycast.GuardAnswer{g}}}},
@@ -256,7 +256,7 @@ func TestRefusalNamesTheGuardAndTheWayPast(t *testing.T) {
 			c, _ := serve(t, &backend{reply: reply})
 			err := c.Post(t.Context(), "orders", OrderRequest{Kind: steadycast.OrderDrain, Site: "fra", Reason: "it's time"}, new(Changed))
 			var e *Error
-			if !errors.As(err, &e) || e.Code != CodeRefused || e.Guard != "floor" || e.Override != "--force, recorded" ||
+			if !errors.As(err, &e) || e.Code != CodeRefused || e.Guard != "floor" || e.Override != g.Override ||
 				e.Message != "refused by floor: 1 of 4 would announce 192.0.2.0/24; floor 2" ||
 				e.Next != `steadycast drain fra --reason 'it'\''s time' --force` || e.Reply == nil {
 				t.Errorf("%+v", e)
@@ -340,21 +340,29 @@ func TestEventsFollow(t *testing.T) {
 	}
 	// Without following: what the ring holds, then the end.
 	var ids []uint64
-	last, err := c.Events(t.Context(), 0, false, nil, func(e steadycast.Event) error { ids = append(ids, e.ID); return nil })
-	if err != nil || last != 12 || fmt.Sprint(ids) != "[5 6 7 8 9 10 11 12]" {
-		t.Errorf("%v, last %d, %v", ids, last, err)
+	last, err := c.Events(t.Context(), "", false, nil, func(e steadycast.Event) error { ids = append(ids, e.ID); return nil })
+	if err != nil || !strings.HasSuffix(last, "-12") || fmt.Sprint(ids) != "[5 6 7 8 9 10 11 12]" {
+		t.Errorf("%v, last %s, %v", ids, last, err)
 	}
 	// A reader that comes back too late is told what it missed.
 	var first steadycast.Event
-	c.Events(t.Context(), 2, false, nil, func(e steadycast.Event) error { first = e; return io.EOF })
+	c.Events(t.Context(), "2", false, nil, func(e steadycast.Event) error { first = e; return io.EOF })
 	if first.Kind != KindGap || first.Reason != "2 events could not be shown" {
 		t.Errorf("%+v", first)
 	}
-	// An id from before a restart begins anew.
+	// A place of another start of the daemon, or an id of the future, begins anew.
+	for _, place := range []string{"1-11", "99999"} {
+		ids = nil
+		c.Events(t.Context(), place, false, nil, func(e steadycast.Event) error { ids = append(ids, e.ID); return nil })
+		if len(ids) != 8 {
+			t.Errorf("after %s: %v", place, ids)
+		}
+	}
+	// Its own place goes on.
 	ids = nil
-	c.Events(t.Context(), 1<<40, false, nil, func(e steadycast.Event) error { ids = append(ids, e.ID); return nil })
-	if len(ids) != 8 {
-		t.Errorf("after a restart: %v", ids)
+	c.Events(t.Context(), strings.Replace(last, "-12", "-10", 1), false, nil, func(e steadycast.Event) error { ids = append(ids, e.ID); return nil })
+	if fmt.Sprint(ids) != "[11 12]" {
+		t.Errorf("after its own place: %v", ids)
 	}
 	// Server-sent events, with the place a browser sends when it comes back.
 	conn, err := net.Dial("unix", socket)
@@ -382,11 +390,11 @@ func TestEventsFollow(t *testing.T) {
 		}
 		t.Fatalf("the stream ended: %v", lines.Err())
 	}
-	expect("id: 12")
+	expect("id: " + last)
 	expect("event: verdict")
 	expect(`data: {"id":12,`)
 	b.Add(steadycast.Event{Kind: steadycast.EventRoute})
-	expect("id: 13")
+	expect("id: " + strings.Replace(last, "-12", "-13", 1))
 	expect("event: route")
 }
 
@@ -395,7 +403,7 @@ func TestAStreamEndsWithTheServer(t *testing.T) {
 	c, _, s, stop := start(t, b)
 	got := make(chan error, 1)
 	go func() {
-		_, err := c.Events(t.Context(), 0, true, nil, func(steadycast.Event) error { return nil })
+		_, err := c.Events(t.Context(), "", true, nil, func(steadycast.Event) error { return nil })
 		got <- err
 	}()
 	waitFor(t, "a stream", func() bool { return len(s.streams) == 1 })

@@ -30,7 +30,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		fail(w, usage("follow: %q; allowed: true, false", follow))
 		return
 	}
-	after, err := position(q.Get("after"), r.Header.Get("Last-Event-ID"))
+	started := s.backend.Snapshot().Started.UnixMilli()
+	after, err := position(q.Get("after"), r.Header.Get("Last-Event-ID"), started)
 	if err != nil {
 		fail(w, err)
 		return
@@ -43,7 +44,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	out := stream{w: w, c: http.NewResponseController(w), patience: s.limits.write, sse: strings.Contains(r.Header.Get("Accept"), "text/event-stream")}
+	out := stream{w: w, c: http.NewResponseController(w), started: started, patience: s.limits.write, sse: strings.Contains(r.Header.Get("Accept"), "text/event-stream")}
 	// Otherwise the server's read timeout would end a long stream.
 	out.c.SetReadDeadline(time.Time{})
 	out.head()
@@ -75,9 +76,16 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// position is where a stream begins; Last-Event-ID, which a browser sends when
-// it comes back, goes before the query.
-func position(after, last string) (uint64, error) {
+// startedHeader tells a reader which start of the daemon its ids are of.
+const startedHeader = "Steadycast-Started"
+
+// cursor is a place in the events of one start of the daemon: ids begin anew
+// with each start, so a place of another start is no place in this one.
+func cursor(started int64, id uint64) string { return fmt.Sprintf("%d-%d", started, id) }
+
+// position is where a stream begins, by an id or a cursor; Last-Event-ID, which
+// a browser sends when it comes back, goes before the query.
+func position(after, last string, started int64) (uint64, error) {
 	text := after
 	if last != "" {
 		text = last
@@ -85,9 +93,16 @@ func position(after, last string) (uint64, error) {
 	if text == "" {
 		return 0, nil
 	}
-	n, err := strconv.ParseUint(text, 10, 64)
+	of, id, ok := strings.Cut(text, "-")
+	if !ok {
+		of, id = "", text
+	}
+	n, err := strconv.ParseUint(id, 10, 64)
 	if err != nil {
 		return 0, usage("after: %q is not an event's id", text)
+	}
+	if ok && of != strconv.FormatInt(started, 10) {
+		return 0, nil
 	}
 	return n, nil
 }
@@ -97,6 +112,8 @@ type stream struct {
 	w   http.ResponseWriter
 	c   *http.ResponseController
 	sse bool
+	// started is the start of the daemon that ids are of.
+	started int64
 	// patience is how long one write may wait for the reader.
 	patience time.Duration
 	err      error
@@ -109,6 +126,7 @@ func (o *stream) head() {
 	}
 	o.w.Header().Set("Content-Type", kind)
 	o.w.Header().Set("Cache-Control", "no-store")
+	o.w.Header().Set(startedHeader, strconv.FormatInt(o.started, 10))
 	o.w.WriteHeader(http.StatusOK)
 }
 
@@ -123,7 +141,7 @@ func (o *stream) put(e steadycast.Event) {
 	case e.ID == 0:
 		o.write("event: %s\ndata: %s\n\n", e.Kind, b)
 	default:
-		o.write("id: %d\nevent: %s\ndata: %s\n\n", e.ID, e.Kind, b)
+		o.write("id: %s\nevent: %s\ndata: %s\n\n", cursor(o.started, e.ID), e.Kind, b)
 	}
 }
 

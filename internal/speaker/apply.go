@@ -194,9 +194,6 @@ func (e *engine) keptTask(r result) {
 	if r.vip != nil { // each address says in Actual what is wrong with it, and is tried again
 		e.log.Error("service addresses are not as wanted", "err", r.vip)
 	}
-	if e.stop != nil {
-		return
-	}
 	if e.unsaved || !slices.Equal(e.vipsGiven, e.vipsWanted) {
 		e.keep() // a newer set came meanwhile
 		return

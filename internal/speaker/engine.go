@@ -191,10 +191,11 @@ func (e *engine) do(ctx context.Context, f func()) error {
 // run owns the engine until it has stopped: in order when stop is closed, at
 // once when ctx ends.
 func (e *engine) run(ctx context.Context, stop <-chan struct{}) error {
-	go e.kept.run()
+	kept := make(chan struct{})
+	go func() { defer close(kept); e.kept.run() }()
 	beat := time.NewTicker(e.beat)
 	defer beat.Stop()
-	defer e.end()
+	defer e.end(kept)
 	atOnce := ctx.Done()
 	for {
 		e.alive()
@@ -229,9 +230,16 @@ func (e *engine) run(ctx context.Context, stop <-chan struct{}) error {
 	}
 }
 
-func (e *engine) end() {
+// end lets go of everyone who waits. What the keeper has in hand gets a second
+// to come to disk before the state belongs to the next process.
+func (e *engine) end(kept <-chan struct{}) {
 	close(e.ended)
-	close(e.kept.tasks)
-	e.vips.Close()
 	e.answer(ErrStopping)
+	close(e.kept.tasks)
+	select {
+	case <-kept:
+	case <-time.After(time.Second):
+		e.log.Error("the disk hangs; the last intent may not be on it")
+	}
+	e.vips.Close()
 }

@@ -16,6 +16,7 @@ func routerOf(image string) string {
 // /etc/frr/daemons names, then the integrated configuration by vtysh.
 const startFRR = `
 . /etc/frr/daemons
+rm -f /run/frr/*.vty
 daemons="zebra $(sed -n 's/^\([a-z0-9]*d\)=yes.*/\1/p' /etc/frr/daemons)"
 for d in $daemons; do
 	eval "options=\$${d}_options"

@@ -23,7 +23,7 @@ var fromEtc = []string{
 // owned are folders that daemons want for themselves, with their users.
 var owned = []struct{ dir, user string }{
 	{"/etc/frr", "frr"}, {"/run/frr", "frr"}, {"/var/log/frr", "frr"}, {"/var/tmp/frr", "frr"},
-	{"/run/bird", "bird"}, {"/run/openbgpd", "root"}, {"/run/exabgp", "exabgp"},
+	{"/run/steadycast", "root"}, {"/var/lib/steadycast", "root"}, {"/run/bird", "bird"}, {"/run/openbgpd", "root"}, {"/run/exabgp", "exabgp"},
 }
 
 // buildRoot makes the root file system of a node: a tmpfs with the machine's

@@ -23,8 +23,8 @@ type Config struct {
 	Node            Node
 	// Fleet is the table, from either place.
 	Fleet Fleet
-	// secrets are digests of the password files' first lines by neighbour, where
-	// they could be read, so that a reload notices a new one.
+	// secrets are digests of the passwords by neighbour, from either place, where
+	// they could be read, so that a reload notices another one.
 	secrets map[string][sha256.Size]byte
 }
 

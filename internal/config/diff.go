@@ -79,6 +79,12 @@ func Diff(old, next *Config) []Change {
 				}
 			}
 		}
+		if strings.Contains(c.Path, "].password") {
+			was, known := old.secrets[c.Peer]
+			if is, ok := next.secrets[c.Peer]; known && ok && is == was {
+				c.Effect, c.Peer = EffectPolicy, "" // it only stands elsewhere
+			}
+		}
 		out = append(out, c.worded(how))
 	}
 	for _, l := range merged(a, b) {
@@ -88,7 +94,7 @@ func Diff(old, next *Config) []Change {
 		sum, known := next.secrets[nb.Name]
 		if was, ok := old.secrets[nb.Name]; ok && known && was != sum {
 			c := Change{Path: "bgp.neighbors[" + nb.Name + "].password_file"}
-			if !told[c.Path] {
+			if inline := "bgp.neighbors[" + nb.Name + "].password"; !told[c.Path] && !told[inline] {
 				c.Effect, c.Peer = effectOf(c.Path, "changed")
 				out = append(out, c.worded("content changed"))
 			}
@@ -101,6 +107,10 @@ func Diff(old, next *Config) []Change {
 func (c *Config) leaves() []leaf {
 	n := c.Node
 	n.Services, n.Prefixes, n.DrainWait, n.Guards = nil, nil, 0, c.Fleet.Guards
+	n.BGP.Neighbors = slices.Clone(n.BGP.Neighbors)
+	for i := range n.BGP.Neighbors { // whose order says nothing
+		n.BGP.Neighbors[i].Families = slices.Sorted(slices.Values(n.BGP.Neighbors[i].Families))
+	}
 	drop := func(l leaf) bool { return l.path == "drain_wait" || inside(l.path, "guards") }
 	return append(slices.DeleteFunc(leavesOf(n, true), drop), leavesOf(c.Fleet, true)...)
 }
@@ -199,6 +209,8 @@ func effectOf(path, how string) (Effect, string) {
 		switch {
 		case key == "" && how == "added":
 			return EffectSession, name
+		case key == "connect_retry":
+			return EffectPolicy, ""
 		case slices.ContainsFunc(attributes, func(a string) bool { return key == a || inside(key, a) }):
 			return EffectUpdate, name
 		default:

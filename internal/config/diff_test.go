@@ -2,10 +2,14 @@ package config
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/steadycast/steadycast/bgp"
 )
 
 // edit gives the text with each old part replaced by a new one.
@@ -50,6 +54,10 @@ func TestDiff(t *testing.T) {
 		{"a hold time", []string{"asn: 65001,", "asn: 65001, hold_time: 30s, keepalive: 3s,"}, []string{
 			"bgp.neighbors[tor1].hold_time 9s → 30s: the session with tor1 is reset",
 		}},
+		{"a pause between attempts", []string{"asn: 65001,", "asn: 65001, connect_retry: 5s,"}, []string{
+			"bgp.neighbors[tor1].connect_retry 2s → 5s: no session or route is touched",
+		}},
+		{"families in another order", []string{"asn: 65001,", "asn: 65001, families: [ipv6, ipv4],"}, nil},
 		{"a password", []string{"asn: 65001,", "asn: 65001, password: hunter2,"}, []string{
 			"bgp.neighbors[tor1].password changed: the session with tor1 is reset",
 		}},
@@ -109,6 +117,84 @@ func TestDiffSeesAnotherPassword(t *testing.T) {
 	if len(d) != 1 || d[0].Effect != EffectReset || d[0].Peer != "tor1" || d[0].String() != "bgp.neighbors[tor1].password_file content changed: the session with tor1 is reset" {
 		t.Errorf("%v", d)
 	}
+}
+
+// TestDiffSeesTheSamePasswordElsewhere: moving a secret into a file resets nothing.
+func TestDiffSeesTheSamePasswordElsewhere(t *testing.T) {
+	old := load(t, edit(t, good, "asn: 65001,", "asn: 65001, password: hunter2,"))
+	next := load(t, edit(t, good, "asn: 65001,", "asn: 65001, password_file: "+write(t, "tor1.md5", "hunter2\n")+","))
+	for _, c := range Diff(old, next) {
+		if c.Effect != EffectPolicy {
+			t.Errorf("%v", c)
+		}
+	}
+	// Two files that cannot be seen from here may hold anything.
+	const hidden = "asn: 65001, password_file: /run/credentials/steadycast-speaker.service/"
+	a, b := load(t, edit(t, good, "asn: 65001,", hidden+"a,")), load(t, edit(t, good, "asn: 65001,", hidden+"b,"))
+	if d := Diff(a, b); len(d) != 1 || d[0].Effect != EffectReset {
+		t.Errorf("%v", d)
+	}
+}
+
+// TestDiffSaysWhatTheSpeakerDoes changes each setting of a neighbour, and wants
+// the same of Diff as of the speaker's own plan.
+func TestDiffSaysWhatTheSpeakerDoes(t *testing.T) {
+	base := edit(t, good, "address: 10.0.0.1,", "address: 127.0.0.1, port: 1,", "next_hop6: \"2001:db8::10\"", "next_hop6: \"2001:db8::10\", next_hop4: 10.0.0.10")
+	old := load(t, base)
+	s, err := bgp.New(old.Node.BGP, bgp.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop(t.Context(), "the test is over")
+	of := map[Effect]bgp.ChangeKind{
+		EffectPolicy: bgp.ChangeNone, EffectUpdate: bgp.ChangeAttributes, EffectReset: bgp.ChangeReset,
+		EffectSession: bgp.ChangeAdd,
+	}
+	edits := map[string][]string{
+		"address": {"127.0.0.1", "127.0.0.2"}, "port": {"port: 1", "port: 2"}, "asn": {"asn: 65001", "asn: 65002"},
+		"local_asn": {"asn: 65001", "asn: 65001, local_asn: 65099"}, "local_address": {"asn: 65001", "asn: 65001, local_address: 127.0.0.9"},
+		"bind_device": {"asn: 65001", "asn: 65001, bind_device: lo"}, "passive": {"asn: 65001", "asn: 65001, passive: true, listen_port: 1179"},
+		"password": {"asn: 65001", "asn: 65001, password: hunter2"}, "ttl_security": {"asn: 65001", "asn: 65001, ttl_security: 1"},
+		"multihop": {"asn: 65001", "asn: 65001, multihop: 3"}, "hold_time": {"asn: 65001", "asn: 65001, hold_time: 30s, keepalive: 3s"},
+		"keepalive": {"asn: 65001", "asn: 65001, keepalive: 2s"}, "connect_retry": {"asn: 65001", "asn: 65001, connect_retry: 9s"},
+		"families": {"asn: 65001", "asn: 65001, families: [ipv6, ipv4]"}, "next_hop4": {"10.0.0.10}", "10.0.0.11}"}, "next_hop6": {"2001:db8::10", "2001:db8::11"},
+		"communities": {"asn: 65001", "asn: 65001, communities: [\"1:1\"]"}, "large_communities": {"asn: 65001", "asn: 65001, large_communities: [\"1:1:1\"]"},
+		"med": {"asn: 65001", "asn: 65001, med: 5"}, "prepend": {"asn: 65001", "asn: 65001, prepend: 2"}, "name": {"tor1", "tor2"},
+		"deprefer": {"asn: 65001", "asn: 65001, deprefer: {prepend: 1}"}, "drain": {"asn: 65001", "asn: 65001, drain: {prepend: 1}"},
+		"router_id": {"router_id: 10.0.0.10", "router_id: 10.0.0.11"}, "our asn": {"asn: 65010", "asn: 65011"},
+		"a guard": {"bgp:", "guards: {cooldown: 1m}\nbgp:"}, "nothing": {"site: fra", "site: fra"},
+	}
+	for key, e := range edits {
+		next := load(t, edit(t, base, e...))
+		said := bgp.ChangeNone
+		for _, c := range Diff(old, next) {
+			if kind := of[c.Effect]; severity(kind) > severity(said) {
+				said = kind
+			}
+		}
+		does := bgp.ChangeNone
+		for _, c := range s.Plan(next.Node.BGP) {
+			if severity(c.Kind) > severity(does) {
+				does = c.Kind
+			}
+		}
+		if does == bgp.ChangeRemove {
+			does = bgp.ChangeReset // a session that goes, as Diff has it
+		}
+		if said != does {
+			t.Errorf("%s: Diff says %s, the speaker does %s", key, said, does)
+		}
+	}
+	for _, key := range keysOf(reflect.TypeFor[bgp.Neighbor](), "") {
+		// listen_port goes with passive, local_pref with iBGP, and a file of passwords has tests of its own.
+		if edits[key] == nil && !strings.Contains(key, ".") && !slices.Contains([]string{"listen_port", "local_pref", "password_file"}, key) {
+			t.Errorf("%s is not tried", key)
+		}
+	}
+}
+
+func severity(k bgp.ChangeKind) int {
+	return slices.Index([]bgp.ChangeKind{bgp.ChangeNone, bgp.ChangeAttributes, bgp.ChangeAdd, bgp.ChangeReset, bgp.ChangeRemove}, k)
 }
 
 // TestNoPrintShowsASecret prints a configuration in every way there is.

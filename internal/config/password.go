@@ -24,6 +24,7 @@ const credentials = "/run/credentials/"
 // because a node must not stay out after a restart over the mode of a file.
 func (j *judge) password(at string, nb bgp.Neighbor) {
 	if nb.Password != "" {
+		j.cfg.remember(nb.Name, nb.Password)
 		if st, err := os.Stat(j.node.file); err == nil && st.Mode().Perm()&0o007 != 0 {
 			j.warn(j.node, at+".password", "stands in a file that every user can read (mode %04o); chmod 0640 it, or use password_file", st.Mode().Perm())
 		}
@@ -59,15 +60,19 @@ func (j *judge) password(at string, nb bgp.Neighbor) {
 	case len(secret) > maxPassword:
 		j.say(j.node, path, "%s has a first line of %d characters; a TCP-MD5 secret has 1 to %d", brief(file), len(secret), maxPassword)
 	default:
-		if j.cfg.secrets == nil {
-			j.cfg.secrets = map[string][sha256.Size]byte{}
-		}
-		j.cfg.secrets[nb.Name] = sha256.Sum256([]byte(secret))
+		j.cfg.remember(nb.Name, secret)
 		if st.Mode().Perm()&0o007 == 0 {
 			return
 		}
 		j.warn(j.node, path, "%s can be read by every user (mode %04o); chmod 0600 it, or 0640 with the speaker's group", brief(file), st.Mode().Perm())
 	}
+}
+
+func (c *Config) remember(neighbor, secret string) {
+	if c.secrets == nil {
+		c.secrets = map[string][sha256.Size]byte{}
+	}
+	c.secrets[neighbor] = sha256.Sum256([]byte(secret))
 }
 
 func trimEnd(line string) string {

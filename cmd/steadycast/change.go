@@ -229,7 +229,7 @@ func (c *cli) waitProven(ctx context.Context, client *api.Client, limit time.Dur
 	defer stop()
 	wait, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	missing := "no word from the site yet"
+	missing, next := "no word from the site yet", "steadycast status "+ch.site
 	pause := 20 * time.Millisecond
 	for {
 		var got api.Units
@@ -241,53 +241,50 @@ func (c *cli) waitProven(ctx context.Context, client *api.Client, limit time.Dur
 		case err != nil && wait.Err() == nil:
 			missing = err.Error()
 		case err == nil:
-			if missing = unproven(&got, &ch, fence); missing == "" {
+			var of steadycast.Unit
+			if missing, of = unproven(&got, &ch, fence); missing == "" {
 				fmt.Fprintf(c.err, "proven after %s: every peer that is up has acknowledged\n", latency(time.Since(start)))
 				return nil
+			}
+			if of.Site != "" {
+				next = "steadycast why " + of.String()
 			}
 		}
 		select {
 		case <-wait.Done():
-			unit := ch.site
-			if len(ch.prefixes) > 0 {
-				unit += " " + ch.prefixes[0].String()
-			} else if len(got.Units) > 0 {
-				unit += " " + got.Units[0].Unit.Prefix.String()
-			}
 			over := "after " + api.Span(limit)
 			if ctx.Err() != nil {
 				over = "when interrupted"
 			}
-			return &exitError{exitTimeout, fmt.Errorf("not proven %s: %s; the action goes on. Next: %s", over, missing, c.command("steadycast why "+unit))}
+			return &exitError{exitTimeout, fmt.Errorf("not proven %s: %s; the action goes on. Next: %s", over, missing, c.command(next))}
 		case <-time.After(pause):
 			pause = min(pause*2, 250*time.Millisecond)
 		}
 	}
 }
 
-// unproven says what is missing, or nothing.
-func unproven(got *api.Units, ch *change, fence steadycast.Fence) string {
-	if got.Fence.Compare(fence) < 0 {
-		return "the site has not acted on it yet"
+// unproven says what is missing and of which unit, or nothing.
+func unproven(got *api.Units, ch *change, fence steadycast.Fence) (missing string, of steadycast.Unit) {
+	if len(got.Units) == 0 {
+		return "no word from the site yet", of
 	}
 	for i := range got.Units {
 		u := &got.Units[i]
-		if len(ch.prefixes) > 0 && !(steadycast.Order{Prefixes: ch.prefixes}).Covers(u.Unit.Prefix) {
+		if !(steadycast.Order{Prefixes: ch.prefixes}).Covers(u.Unit.Prefix) {
 			continue
 		}
 		switch {
+		case got.Fence.Compare(fence) < 0:
+			return "the site has not acted on it yet", u.Unit
 		case !ch.done(u) && len(u.Why) > 0:
-			return u.Unit.String() + ": " + u.Why[0]
+			return u.Unit.String() + ": " + u.Why[0], u.Unit
 		case !ch.done(u):
-			return u.Unit.String() + " is not there yet"
+			return u.Unit.String() + " is not there yet", u.Unit
 		case !u.Proven:
-			return u.Unit.String() + ": " + u.Unproven
+			return u.Unit.String() + ": " + u.Unproven, u.Unit
 		}
 	}
-	if len(got.Units) == 0 {
-		return "no word from the site yet"
-	}
-	return ""
+	return "", of
 }
 
 func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cobra.Command {

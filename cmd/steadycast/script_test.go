@@ -270,11 +270,11 @@ func TestWaitEndsWithItsLimit(t *testing.T) {
 	d.unproven = true
 	var out, errOut strings.Builder
 	begun := time.Now()
-	code := execute([]string{"--socket", d.socket, "withdraw", "gru", "--reason", "x", "--yes", "--force", "--wait=100ms"}, strings.NewReader(""), &out, &errOut)
+	code := execute([]string{"--socket", d.socket, "withdraw", "gru", "--reason", "x", "--yes", "--force", "--wait=700ms"}, strings.NewReader(""), &out, &errOut)
 	if code != exitTimeout || time.Since(begun) > 5*time.Second {
 		t.Errorf("exit %d after %s: %s", code, time.Since(begun), errOut.String())
 	}
-	if want := "not proven after 100ms: gru 192.0.2.0/24: tor1 has not acknowledged the withdrawal; the action goes on. Next: steadycast --socket " + d.socket + " why gru 192.0.2.0/24\n"; !strings.HasSuffix(errOut.String(), want) {
+	if want := "not proven after 700ms: gru 192.0.2.0/24: tor1 has not acknowledged the withdrawal; the action goes on. Next: steadycast --socket " + d.socket + " why gru 192.0.2.0/24\n"; !strings.HasSuffix(errOut.String(), want) {
 		t.Errorf("stderr %q, want the end %q", errOut.String(), want)
 	}
 }

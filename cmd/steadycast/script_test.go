@@ -141,8 +141,7 @@ func (d *daemon) changes() []string {
 func (d *daemon) Snapshot() *api.Snapshot {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := *d.snap
-	return &s
+	return live(d.snap)
 }
 
 func (d *daemon) Events(after uint64) ([]steadycast.Event, <-chan struct{}) { return d.Since(after) }

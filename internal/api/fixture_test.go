@@ -6,6 +6,7 @@ import (
 	"flag"
 	"net/netip"
 	"os"
+	"reflect"
 	"testing"
 	"time"
 
@@ -202,5 +203,44 @@ func golden(t *testing.T, file string, got []byte) {
 	}
 	if !bytes.Equal(got, want) {
 		t.Errorf("%s differs; if that is meant, run the test with -update and read the difference. Got:\n%s", file, got)
+	}
+}
+
+// live is the snapshot moved to the present, every moment in it by as much.
+func live(s *Snapshot) *Snapshot {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	moved := new(Snapshot)
+	if err := json.Unmarshal(b, moved); err != nil {
+		panic(err)
+	}
+	shift(reflect.ValueOf(moved).Elem(), time.Since(s.At))
+	return moved
+}
+
+func shift(v reflect.Value, by time.Duration) {
+	switch v.Kind() {
+	case reflect.Struct:
+		if t, ok := v.Interface().(time.Time); ok {
+			if !t.IsZero() {
+				v.Set(reflect.ValueOf(t.Add(by)))
+			}
+			return
+		}
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				shift(v.Field(i), by)
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			shift(v.Index(i), by)
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			shift(v.Elem(), by)
+		}
 	}
 }

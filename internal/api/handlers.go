@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"time"
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
@@ -88,10 +89,16 @@ func change[T any](h func(context.Context, Caller, *T) (any, error)) http.Handle
 	}
 }
 
+// snapshot is the newest one, as of now.
+func (s *Server) snapshot() *Snapshot { return s.backend.Snapshot().AsOf(time.Now()) }
+
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
-	snap := s.backend.Snapshot()
+	newest := s.backend.Snapshot()
+	snap := newest.AsOf(time.Now())
 	problem := ""
-	switch {
+	switch age := snap.At.Sub(newest.At); {
+	case age > Stale:
+		problem = "the loop that decides has finished no step for " + Span(age)
 	case snap.LedgerLost != "":
 		problem = "ledger: " + snap.LedgerLost
 	case len(snap.Sites) == 0:
@@ -117,7 +124,7 @@ func (s *Server) getVersion(r *http.Request) (any, error) {
 
 func (s *Server) getSnapshot(r *http.Request) (any, error) {
 	_, err := query(r)
-	return s.backend.Snapshot(), err
+	return s.snapshot(), err
 }
 
 func (s *Server) getStatus(r *http.Request) (any, error) {
@@ -134,7 +141,7 @@ func (s *Server) getStatus(r *http.Request) (any, error) {
 
 func (s *Server) getSites(r *http.Request) (any, error) {
 	_, err := query(r)
-	snap := s.backend.Snapshot()
+	snap := s.snapshot()
 	return Page[SiteRow]{snap.At, snap.SiteRows()}, err
 }
 
@@ -148,7 +155,7 @@ func (s *Server) scoped(r *http.Request, allowed ...string) (*Snapshot, netip.Pr
 	if err != nil {
 		return nil, p, err
 	}
-	snap := s.backend.Snapshot()
+	snap := s.snapshot()
 	return snap, p, snap.checkScope(q.Get("site"), p)
 }
 
@@ -193,7 +200,7 @@ type Orders struct {
 
 func (s *Server) getOrders(r *http.Request) (any, error) {
 	_, err := query(r)
-	v := s.backend.Snapshot().View
+	v := s.snapshot().View
 	return Orders{Orders: append([]decide.StandingOrder{}, v.Orders...), Freezes: append([]decide.StandingFreeze{}, v.Freezes...)}, err
 }
 
@@ -253,7 +260,7 @@ func (s *Snapshot) checkService(name string) error {
 }
 
 func (s *Server) postOrder(ctx context.Context, who Caller, q *OrderRequest) (any, error) {
-	snap := s.backend.Snapshot()
+	snap := s.snapshot()
 	o, err := q.order(snap, who)
 	if err != nil {
 		return nil, err
@@ -268,7 +275,7 @@ func (s *Server) postOrder(ctx context.Context, who Caller, q *OrderRequest) (an
 
 func (s *Server) scope(kind decide.Kind, verb string) func(context.Context, Caller, *ScopeRequest) (any, error) {
 	return func(ctx context.Context, who Caller, q *ScopeRequest) (any, error) {
-		snap := s.backend.Snapshot()
+		snap := s.snapshot()
 		if err := checkReason(q.Reason); err != nil {
 			return nil, err
 		}
@@ -295,7 +302,7 @@ type Done struct {
 }
 
 func (s *Server) postProbe(ctx context.Context, who Caller, q *ProbeRequest) (any, error) {
-	snap := s.backend.Snapshot()
+	snap := s.snapshot()
 	if err := snap.checkScope(q.Site); err != nil {
 		return nil, err
 	}
@@ -311,7 +318,7 @@ func (s *Server) postFault(ctx context.Context, who Caller, q *FaultRequest) (an
 	if q.Site == "" || q.What == "" {
 		return nil, usage("site and what are needed")
 	}
-	if err := s.backend.Snapshot().checkScope(q.Site); err != nil {
+	if err := s.snapshot().checkScope(q.Site); err != nil {
 		return nil, err
 	}
 	return Done{true}, s.backend.Fault(ctx, who, q.Site, q.What)

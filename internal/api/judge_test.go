@@ -109,6 +109,15 @@ func TestSummary(t *testing.T) {
 			view(s, u4("gru")).Order = steadycast.OrderDrain
 			s.View.Orders = []decide.StandingOrder{{Order: steadycast.Order{Kind: steadycast.OrderDrain, Site: "gru", Actor: "maria", Reason: "x"}}}
 		}, LevelOK, "as ordered", "steadycast undrain gru --reason TEXT"},
+		{"a drain under way is as ordered", func(s *Snapshot) {
+			unit(s, u4("gru")).Stance = steadycast.Draining
+			s.View.Orders = []decide.StandingOrder{{Order: steadycast.Order{Kind: steadycast.OrderDrain, Site: "gru", Actor: "maria", Reason: "x"}}}
+		}, LevelOK, "changing", "steadycast why gru 192.0.2.0/24"},
+		{"an ordered withdrawal that is not proven is not as ordered", func(s *Snapshot) {
+			gone(s, "gru")
+			unit(s, u4("gru")).Proven = false
+			s.View.Orders = []decide.StandingOrder{{Order: steadycast.Order{Kind: steadycast.OrderWithdraw, Site: "gru", Actor: "maria", Reason: "x"}}}
+		}, LevelDegraded, "changing", "steadycast why gru 192.0.2.0/24"},
 		{"under the floor", func(s *Snapshot) { gone(s, "ams"); gone(s, "fra"); gone(s, "gru") }, LevelCritical, "under the floor", "steadycast why ams 192.0.2.0/24"},
 		{"nobody", func(s *Snapshot) { gone(s, "ams"); gone(s, "fra"); gone(s, "gru"); gone(s, "iad") }, LevelCritical, "nobody announces", "steadycast why ams 192.0.2.0/24"},
 		{"sites not heard are not called gone", func(s *Snapshot) {

@@ -29,6 +29,8 @@ type backend struct {
 	reply decide.Reply
 	err   error
 	hook  func()
+	// stalled: the loop behind it has stopped.
+	stalled bool
 
 	mu    sync.Mutex
 	calls []string // guarded by mu
@@ -87,6 +89,9 @@ func start(t *testing.T, b *backend, alter ...func(*limits)) (*Client, string, *
 	t.Helper()
 	if b.snap == nil {
 		b.snap = fleet()
+	}
+	if !b.stalled {
+		b.snap = live(b.snap)
 	}
 	if b.Ring == nil {
 		b.Ring = NewRing(8)
@@ -329,6 +334,27 @@ func TestNotReady(t *testing.T) {
 		if code, body := raw(t, socket, "GET", "/readyz", ""); code != 503 || strings.TrimSpace(body) != name {
 			t.Errorf("%d %s; want 503 %s", code, body, name)
 		}
+	}
+}
+
+// A daemon that stopped looking is not ready, and does not go on telling its
+// last state.
+func TestAStalledDaemonKnowsNothing(t *testing.T) {
+	c, socket := serve(t, &backend{stalled: true})
+	if code, body := raw(t, socket, "GET", "/readyz", ""); code != 503 || !strings.HasPrefix(body, "the loop that decides has finished no step for ") {
+		t.Errorf("%d %s", code, body)
+	}
+	var st Status
+	if err := c.Get(t.Context(), "status", nil, &st); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range st.Rows {
+		if r.State != NotHeard {
+			t.Errorf("%s is told to be %s", r.Unit, r.State)
+		}
+	}
+	if st.Summary.Level == LevelOK {
+		t.Error("all is told to be well")
 	}
 }
 

@@ -153,6 +153,18 @@ type Transitions struct {
 	Count uint64 `json:"count"`
 }
 
+// AsOf returns the snapshot as seen at a later moment: what it tells is as old
+// as it is, so a daemon that stopped looking shows sites that are not heard,
+// not the last state for ever. An earlier moment changes nothing.
+func (s *Snapshot) AsOf(now time.Time) *Snapshot {
+	if !now.After(s.At) {
+		return s
+	}
+	later := *s
+	later.At = now
+	return &later
+}
+
 // Site returns the real state of one site.
 func (s *Snapshot) Site(name string) (*Site, bool) {
 	for i := range s.Sites {

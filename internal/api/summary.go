@@ -164,12 +164,12 @@ func (s *Snapshot) judgeOrders(sum *Summary, rows []Row, _ []Tally) {
 }
 
 func (s *Snapshot) judgeChanging(sum *Summary, rows []Row, _ []Tally) {
-	if r := first(rows, Announcing, Withdrawing, Leaving); r != nil {
-		level := LevelDegraded
-		if r.Order != nil {
-			level = LevelOK
-		}
-		sum.say(level, "changing", whyCommand(r))
+	if r := first(rows, Leaving); r != nil && r.Order != nil {
+		sum.say(LevelOK, "changing", whyCommand(r))
+	}
+	// Not proven is never as it should be, whoever ordered it.
+	if r := first(rows, Announcing, Withdrawing); r != nil {
+		sum.say(LevelDegraded, "changing", whyCommand(r))
 	}
 }
 

@@ -143,6 +143,7 @@ func (s *sender) units(snap *api.Snapshot) {
 	}
 	for _, t := range api.Tallies(&snap.View, rows) {
 		s.put(prefixAnnouncing, float64(t.Announcing), t.Prefix.String())
+		s.put(prefixUnknown, float64(t.Unknown), t.Prefix.String())
 	}
 	for _, p := range snap.View.Prefixes {
 		s.put(prefixFloor, float64(p.Floor), p.Prefix.String())

@@ -101,6 +101,8 @@ var (
 		"1 if every peer that is up has acknowledged what is wanted.", "site", "prefix")
 	prefixAnnouncing = define("prefix_announcing_sites", gauge,
 		"Sites that announce the prefix, proven.", "prefix")
+	prefixUnknown = define("prefix_unknown_sites", gauge,
+		"Sites that are not heard, and may or may not announce the prefix.", "prefix")
 	prefixFloor = define("prefix_floor_sites", gauge,
 		"Announcing sites below which automation never goes.", "prefix")
 	prefixTroubled = define("prefix_troubled_sites", gauge,

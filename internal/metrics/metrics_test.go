@@ -126,6 +126,7 @@ func TestValues(t *testing.T) {
 		`steadycast_prefix_intent{prefix="192.0.2.0/24",site="gru"} 0`,
 		`steadycast_prefix_proven{prefix="2001:db8:53::/48",site="fra"} 0`,
 		`steadycast_prefix_announcing_sites{prefix="192.0.2.0/24"} 2`,
+		`steadycast_prefix_unknown_sites{prefix="192.0.2.0/24"} 1`,
 		`steadycast_prefix_floor_sites{prefix="192.0.2.0/24"} 2`,
 		`steadycast_route_transitions_total{cause="order",prefix="192.0.2.0/24",site="gru",to="withdrawn"} 1`,
 		`steadycast_orders{kind="drain",site="gru"} 1`,

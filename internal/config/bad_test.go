@@ -16,12 +16,7 @@ var update = flag.Bool("update", false, "write what is said now into the scenari
 // TestBad holds each bad configuration to its exact sentences: everything that
 // is wrong, at its place, once, and nothing else.
 func TestBad(t *testing.T) {
-	for _, kv := range os.Environ() {
-		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, EnvPrefix) {
-			t.Setenv(name, "") // so that it is put back
-			os.Unsetenv(name)
-		}
-	}
+	cleanEnv(t)
 	scenarios, err := filepath.Glob("testdata/bad/*.txtar")
 	if err != nil || len(scenarios) < 25 {
 		t.Fatalf("%d scenarios, %v", len(scenarios), err)
@@ -72,6 +67,19 @@ func TestBad(t *testing.T) {
 				t.Errorf("a secret is told:\n%s", got)
 			}
 		})
+	}
+}
+
+// cleanEnv empties our variables, so that those of this shell do not decide.
+func cleanEnv(t *testing.T) {
+	t.Helper()
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, EnvPrefix) {
+			t.Setenv(name, "") // so that it is put back
+			if err := os.Unsetenv(name); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

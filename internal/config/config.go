@@ -63,6 +63,7 @@ type loading struct {
 	open func(string) ([]byte, Problems)
 }
 
+// node runs it for the bytes of node.yaml.
 func (l loading) node(file string, src []byte) (*Config, Problems) {
 	r := newReader(file)
 	cfg := &Config{File: file, Node: newNode()}
@@ -80,9 +81,9 @@ func (l loading) node(file string, src []byte) (*Config, Problems) {
 			cfg.TableFile = filepath.Join(filepath.Dir(file), cfg.TableFile)
 		}
 		j.table = newReader(cfg.TableFile)
-		if src, err := l.open(cfg.TableFile); err != nil {
+		if src, unread := l.open(cfg.TableFile); unread != nil {
 			j.known = false
-			j.say(r, "table", "%s %s", brief(cfg.TableFile), err[0].Text)
+			j.say(r, "table", "%s %s", brief(cfg.TableFile), unread[0].Text) // told where it is named
 		} else {
 			ps = append(ps, j.table.read(src, &cfg.Fleet)...)
 			j.known = len(j.table.marks) > 0

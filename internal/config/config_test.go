@@ -208,6 +208,7 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	cleanEnv(t)
 	if lines, ok := Report([]string{fine}, Check(fine)); !ok || !slices.Equal(lines, []string{fine + ": ok"}) {
 		t.Errorf("a good file: %v, ok %v", lines, ok)
 	}

@@ -214,7 +214,7 @@ func TestNoPrintShowsASecret(t *testing.T) {
 	}
 	m := Masked(c.Node)
 	for what, text := range map[string]string{
-		"%v": fmt.Sprintf("%v", c), "%+v": fmt.Sprintf("%+v", c), "%#v": fmt.Sprintf("%#v", c), "%s": fmt.Sprintf("%s", c),
+		"%v": fmt.Sprintf("%v", c), "%+v": fmt.Sprintf("%+v", c), "%#v": fmt.Sprintf("%#v", c), "String": c.String(),
 		"LogValue": c.LogValue().String(), "Effective": strings.Join(c.Effective(), "\n"),
 		"Masked": fmt.Sprintf("%#v %v", leavesOf(m, false), m.BGP), "Diff": fmt.Sprint(Diff(load(t, good), c), Diff(c, load(t, good))),
 	} {

@@ -22,7 +22,7 @@ func (r *reader) collect(n *yaml.Node, path string, depth int, seen map[string]*
 	for i := 0; i+1 < len(n.Content) && !r.full(); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		if depth > 0 {
-			r.aliased++
+			r.expand(k, path)
 		}
 		switch {
 		case k.Kind == yaml.AliasNode:
@@ -53,6 +53,9 @@ func (r *reader) collect(n *yaml.Node, path string, depth int, seen map[string]*
 // merge adds the keys of what a `<<` names: a mapping, an alias of one, or a list of those.
 func (r *reader) merge(m *yaml.Node, path string, depth int, seen map[string]*yaml.Node, out *[]entry) {
 	at := m
+	if r.expand(at, path); r.full() {
+		return
+	}
 	if depth > maxMerges {
 		r.bad(at, path, "merges (<<) nest over %d deep; write the keys out", maxMerges)
 		return

@@ -159,7 +159,7 @@ func keysOf(t reflect.Type, path string) []string {
 	return out
 }
 
-// TestEveryFileLoads loads all that configs/ ships, but for what other programs read.
+// TestEveryFileLoads loads every node.yaml and fleet.yaml that configs/ ships.
 func TestEveryFileLoads(t *testing.T) {
 	var files []string
 	for _, glob := range []string{"*.yaml", "examples/*.yaml"} {
@@ -172,8 +172,7 @@ func TestEveryFileLoads(t *testing.T) {
 	if len(files) < 8 {
 		t.Fatalf("only %d files: %v", len(files), files)
 	}
-	t.Setenv("STEADYCAST_SITE", "") // a variable of this shell must not decide
-	os.Unsetenv("STEADYCAST_SITE")
+	cleanEnv(t)
 	for _, f := range files {
 		for _, p := range Check(f) {
 			if !p.Warning { // how the checkout set the modes of files is not the files' fault

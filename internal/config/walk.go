@@ -82,6 +82,14 @@ func (r *reader) bad(n *yaml.Node, path, format string, args ...any) {
 	}
 }
 
+// expand counts a value reached through an alias, and says so once when they
+// are too many; after that nothing more is read.
+func (r *reader) expand(n *yaml.Node, path string) {
+	if r.aliased++; r.aliased == maxAliased+1 {
+		r.bad(n, path, "aliases expand to over %d values; write them out", maxAliased)
+	}
+}
+
 // value reads n into v. A secret is never repeated in a problem's text.
 func (r *reader) value(n *yaml.Node, v reflect.Value, path string, secret bool) {
 	if n.Kind == yaml.AliasNode {
@@ -90,9 +98,7 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, path string, secret bool) 
 		n = n.Alias
 	}
 	if r.inAlias > 0 {
-		if r.aliased++; r.aliased == maxAliased {
-			r.bad(n, path, "aliases expand to over %d values; write them out", maxAliased)
-		}
+		r.expand(n, path)
 	}
 	if r.full() {
 		return

@@ -199,7 +199,7 @@ func TestVIPsComeAndGo(t *testing.T) {
 func TestVIPsOfOthersAreNeverTouched(t *testing.T) {
 	h := newHost(t)
 	h.ip("address", "add", four, "dev", "lo")
-	h.ip("address", "add", six, "dev", "lo")
+	h.ip("address", "add", six, "dev", "lo", "nodad")
 	h.ip("address", "add", "192.0.2.99/24", "dev", "lo")
 	v := h.vips(VIPSettings{})
 	// Wanted and there: present, not ours. Another length is the same address.

@@ -116,7 +116,7 @@ func TestNotify(t *testing.T) {
 // TestWatchdogStopsWithTheLoop: only the loop that calls Alive feeds it, and
 // the last sign of life comes within one period of the loop's last turn.
 func TestWatchdogStopsWithTheLoop(t *testing.T) {
-	const period = 400 * time.Millisecond
+	const period = 800 * time.Millisecond
 	m := newManager(t, period)
 	deadlock, hung, over := make(chan struct{}), make(chan time.Time, 1), make(chan struct{})
 	_, ended := start(t, func(ctx context.Context, p *Process) error {
@@ -137,7 +137,7 @@ func TestWatchdogStopsWithTheLoop(t *testing.T) {
 	})
 	m.want("READY=1")
 	for range 6 { // well over one period
-		if got := m.next(period); got != "WATCHDOG=1" {
+		if got := m.next(5 * time.Second); got != "WATCHDOG=1" {
 			t.Fatalf("got %q while the loop goes round", got)
 		}
 	}

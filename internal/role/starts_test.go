@@ -64,7 +64,7 @@ func TestCountStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = s.Forgive(path); err != nil {
+	if _, err = s.Forgive(path); err != nil {
 		t.Fatal(err)
 	}
 	if s, err = CountStart(path, Now()); err != nil || s.Total != 6 || len(s.Recent) != 1 {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -109,12 +110,16 @@ func (c *inbound) negotiated() []string {
 	return out
 }
 
+func (c *inbound) carries(family string) bool {
+	return c.peer.carries(family) && slices.Contains(c.families, family)
+}
+
 // update counts an UPDATE and passes nothing of it. End-of-RIB goes on. The
 // hold timer is fed by UPDATEs too (RFC 4271 §6.5), and GoBGP keeps it: while
 // a router sends its table it may send no KEEPALIVE, so one is put in.
 func (c *inbound) update(body []byte, now time.Time) []byte {
 	for i, f := range []string{familyIPv4, familyIPv6} {
-		if eor := endOfRIBs[i][headerLen:]; bytes.Equal(body, eor) && c.peer.carries(f) {
+		if eor := endOfRIBs[i][headerLen:]; bytes.Equal(body, eor) && c.carries(f) {
 			return endOfRIBs[i]
 		}
 	}
@@ -142,7 +147,7 @@ func (c *inbound) refresh(body []byte, now time.Time) ([]byte, time.Duration) {
 		return nil, 0
 	}
 	f := familyName(binary.BigEndian.Uint16(body), body[3])
-	if f == "" || !c.peer.carries(f) || body[2] != 0 { // RFC 7313 subtypes are not negotiated
+	if f == "" || !c.carries(f) || body[2] != 0 { // RFC 7313 subtypes are not negotiated
 		return nil, 0
 	}
 	last := &c.refreshed[indexOf(f)]

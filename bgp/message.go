@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -236,14 +237,7 @@ func (o *openMessage) capability(code byte, v []byte) bool {
 	return false
 }
 
-func (o *openMessage) carries(family string) bool {
-	for _, f := range o.families {
-		if f == family {
-			return true
-		}
-	}
-	return false
-}
+func (o *openMessage) carries(family string) bool { return slices.Contains(o.families, family) }
 
 // bytes writes the OPEN again with nothing but what was understood. This, and
 // not what the router wrote, is what GoBGP reads.

@@ -24,6 +24,9 @@ const (
 	stateStopped     = "stopped"
 )
 
+// passivePause is the longest pause before an awaited router is listened to again.
+const passivePause = 100 * time.Millisecond
+
 // neighbor is one router for as long as its transport settings stay the same.
 //
 // Two goroutines: run makes and loses sessions, one after the other; push
@@ -146,11 +149,14 @@ func (n *neighbor) run(ctx context.Context) {
 			break
 		}
 		n.failed(err, up > 0)
-		if n.cfg.Passive && d != nil {
-			continue // the router decides when it comes again
-		}
 		retry.base = time.Duration(n.retry.Load())
-		if pause := retry.after(up, rand.Float64()); pause > 0 {
+		pause := retry.after(up, rand.Float64())
+		if d != nil {
+			// The router decides when it comes again; that it comes and goes a
+			// thousand times a second is not for us to match.
+			pause = min(pause, passivePause)
+		}
+		if pause > 0 {
 			n.enter(stateIdle, nil)
 			select {
 			case <-time.After(pause):
@@ -211,7 +217,7 @@ func (n *neighbor) enter(state string, by *session) {
 // begin makes s the session.
 func (n *neighbor) begin(s *session) {
 	n.mu.Lock()
-	n.session, n.sent, n.fresh = s, newSentTable(), false
+	n.session, n.sent, n.refusal, n.fresh = s, newSentTable(), "", false
 	n.mu.Unlock()
 	n.enter(stateOpen, s)
 }

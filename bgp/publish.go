@@ -17,6 +17,8 @@ const (
 	// one costs, so that ten thousand rows never take more than a tenth of a
 	// core.
 	publishGap = time.Millisecond
+	// publishMost is the most that gap grows to.
+	publishMost = 200 * time.Millisecond
 )
 
 // publish rebuilds the snapshot when something changed, and once a second for
@@ -43,7 +45,7 @@ func (s *Speaker) publish() {
 			s.onChange()
 		}
 		if changed {
-			time.Sleep(max(publishGap, 10*time.Since(began)))
+			time.Sleep(min(max(publishGap, 10*time.Since(began)), publishMost))
 		}
 	}
 }
@@ -51,7 +53,7 @@ func (s *Speaker) publish() {
 // build makes a new snapshot of what every neighbour says.
 func (s *Speaker) build() {
 	s.mu.Lock()
-	neighbors, set, appliedAt := s.neighbors, s.set, s.appliedAt
+	neighbors, set, appliedAt, settings := s.neighbors, s.set, s.appliedAt, s.settings
 	var late []string
 	for name, l := range s.late {
 		if l {
@@ -69,6 +71,7 @@ func (s *Speaker) build() {
 	up := false
 	for i, n := range neighbors {
 		v := n.look()
+		v.sent = markStale(v.sent, set.Routes, newResolver(settings, n.cfg, n.pusher.localAddr()))
 		a.Peers = append(a.Peers, v.peer)
 		if i == 0 {
 			a.Sent = slices.Clip(v.sent)
@@ -88,8 +91,8 @@ func (s *Speaker) build() {
 			alarms = append(alarms, n.cfg.Name+": GoBGP refused a route: "+p)
 		}
 		if v.peer.Up() && time.Since(v.peer.Since) > settleTime && time.Since(appliedAt) > settleTime {
-			if missing := missing(set.Routes, v); missing != "" {
-				alarms = append(alarms, missing)
+			if m := missing(set.Routes, v); m != "" {
+				alarms = append(alarms, m)
 			}
 		}
 	}

@@ -177,6 +177,13 @@ func (p *pusher) encode(a *pathAttributes) []*anypb.Any {
 	return b
 }
 
+// localAddr is the session's own address as last told.
+func (p *pusher) localAddr() netip.Addr {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.local
+}
+
 func (p *pusher) trouble() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -232,12 +233,16 @@ func TestPassiveRefusesWithoutPassword(t *testing.T) {
 	s.Neighbors[0].Password = "secret"
 	sp := speak(t, s)
 	awaited(t, sp, port)
+	var both sync.WaitGroup
 	for _, password := range []string{"", "other"} {
-		if c, err := call(t, 24, port, password); err == nil {
-			t.Errorf("password %q got in", password)
-			c.Close()
-		}
+		both.Go(func() {
+			if c, err := call(t, 24, port, password); err == nil {
+				t.Errorf("password %q got in", password)
+				c.Close()
+			}
+		})
 	}
+	both.Wait()
 	c, err := call(t, 24, port, "secret")
 	if err != nil {
 		t.Fatal(err)

@@ -81,11 +81,7 @@ func TestGRPC(t *testing.T) {
 		"slow":              {addr, GRPC{MaxLatency: 1}, "down soft: right, but slow"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			timeout := 5 * time.Second
-			if name == "silent" || name == "stuck" {
-				timeout = 200 * time.Millisecond
-			}
-			expect(t, run(t, Check{Kind: "grpc", Target: c.addr, Timeout: timeout, GRPC: &c.set}), c.want)
+			expect(t, run(t, Check{Kind: "grpc", Target: c.addr, Timeout: patient(c.want, 200*time.Millisecond), GRPC: &c.set}), c.want)
 		})
 	}
 }

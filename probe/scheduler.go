@@ -69,6 +69,7 @@ type Scheduler struct {
 	due      dueHeap
 	queue    []waiting
 	seqMax   uint64
+	base     time.Duration // where the ticks lie
 	n        Stats
 }
 
@@ -97,6 +98,7 @@ func newScheduler(o Options, compile func(Check, Env) (*Compiled, error)) *Sched
 		rng: rand.New(rand.NewPCG(seed, seed)), timer: time.NewTimer(time.Hour),
 	}
 	s.n.Concurrency = o.Concurrency
+	s.base = time.Duration(s.rng.Int64N(int64(maxTick)))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.published.Store(&[]*task{})
 	s.publish()
@@ -270,6 +272,10 @@ func (s *Scheduler) replace(now time.Duration, fresh []*service) {
 	s.services = make(map[serviceKey]*service, len(fresh))
 	tasks := []*task{}
 	s.n.Services, s.n.Checks = len(fresh), 0
+	rate := 0.0 // rounds a second
+	for _, sv := range fresh {
+		rate += 1 / sv.cfg.Interval.Seconds()
+	}
 	for _, sv := range fresh {
 		key := serviceKey{sv.cfg.Name, sv.cfg.Subject}
 		old := before[key]
@@ -281,7 +287,7 @@ func (s *Scheduler) replace(now time.Duration, fresh []*service) {
 			if old != nil {
 				sv.fast = old.fast
 			}
-			s.introduce(sv, now)
+			s.introduce(sv, now, rate)
 		}
 		s.services[key] = sv
 		tasks = append(tasks, sv.tasks...)
@@ -294,11 +300,12 @@ func (s *Scheduler) replace(now time.Duration, fresh []*service) {
 }
 
 // introduce plans the first round of a new service and sets its tripwires up.
-func (s *Scheduler) introduce(sv *service, now time.Duration) {
+func (s *Scheduler) introduce(sv *service, now time.Duration, rate float64) {
 	sv.ctx, sv.cancel = context.WithCancel(s.ctx)
-	tick := min(max(sv.cfg.Interval/16, time.Millisecond), 50*time.Millisecond)
-	steps := int64(min(sv.cfg.Interval, maxJitter) / tick)
-	sv.phase = (now+tick-1)/tick*tick + time.Duration(s.rng.Int64N(max(1, steps)))*tick
+	t := tick(sv.cfg.Interval, rate)
+	base := s.base % t
+	steps := int64(min(sv.cfg.Interval, maxJitter) / t)
+	sv.phase = base + (now-base+t-1)/t*t + time.Duration(s.rng.Int64N(max(1, steps)))*t
 	sv.next, sv.onGrid = sv.phase, true
 	heap.Push(&s.due, sv)
 	for _, t := range sv.tasks {
@@ -308,8 +315,25 @@ func (s *Scheduler) introduce(sv *service, now time.Duration) {
 	}
 }
 
-// maxJitter bounds the wait for a first round.
-const maxJitter = 10 * time.Second
+const (
+	// maxJitter bounds the wait for a first round.
+	maxJitter = 10 * time.Second
+	// maxTick is the coarsest tick, perTick about how many rounds share one.
+	maxTick = 250 * time.Millisecond
+	perTick = 25
+)
+
+// tick is the step in which rounds of an interval are spread: coarse when there
+// are few rounds a second, since most of what a paced probe costs is the waking
+// up for it, and fine when there are many, since bursts lose datagrams. Where on
+// the clock the ticks lie is random for each scheduler.
+func tick(interval time.Duration, rate float64) time.Duration {
+	t := maxTick
+	for t > time.Millisecond && (t > interval/4 || t.Seconds()*rate > perTick) {
+		t /= 2
+	}
+	return t
+}
 
 func (s *Scheduler) retire(sv *service) {
 	sv.gone = true

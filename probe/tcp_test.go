@@ -44,11 +44,8 @@ func TestTCP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			timeout := 300 * time.Millisecond
-			if strings.Contains(name, "flood") {
-				timeout = 5 * time.Second
-			}
-			expect(t, run(t, Check{Kind: "tcp", Target: c.addr, Timeout: timeout, TCP: &c.set}), c.want)
+			short := 300 * time.Millisecond
+			expect(t, run(t, Check{Kind: "tcp", Target: c.addr, Timeout: patient(c.want, short), TCP: &c.set}), c.want)
 		})
 	}
 }
@@ -196,11 +193,7 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			timeout := 5 * time.Second
-			if name == "silent" {
-				timeout = 200 * time.Millisecond
-			}
-			expect(t, run(t, Check{Kind: "tls", Target: c.addr, Timeout: timeout, TLS: &c.set}), c.want)
+			expect(t, run(t, Check{Kind: "tls", Target: c.addr, Timeout: patient(c.want, 200*time.Millisecond), TLS: &c.set}), c.want)
 		})
 	}
 }

@@ -46,6 +46,9 @@ func failed(err error, target, doing string) steadycast.Result {
 	if _, ok := errors.AsType[*resolveError](err); ok {
 		return unknown("%v", err)
 	}
+	if e, ok := errors.AsType[*absentError](err); ok {
+		return hard("%v", e)
+	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return hard("connection refused by %s", target)

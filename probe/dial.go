@@ -19,9 +19,16 @@ import (
 type dialer struct {
 	source netip.Addr
 	device string
+	env    Env
 }
 
-func newDialer(c Check) dialer { return dialer{c.Source.Unmap(), c.Device} }
+func newDialer(c Check, env Env) dialer { return dialer{c.Source.Unmap(), c.Device, env} }
+
+// absentError says that the target is a service address that this host should
+// have and has not. It is not asked, since another site would answer for us.
+type absentError struct{ addr netip.Addr }
+
+func (e *absentError) Error() string { return e.addr.String() + " is not on this host" }
 
 // resolveError is a failure of this host's resolver, never of the service.
 type resolveError struct {
@@ -34,12 +41,25 @@ func (e *resolveError) Error() string {
 }
 func (e *resolveError) Unwrap() error { return e.err }
 
-// resolve gives the address of a literal at once and asks the resolver for a
-// name; of several addresses it takes the first of the source's family.
+// resolve gives the address of host, and refuses a service address that is not
+// on this host, however it was come by: written, resolved, or redirected to.
 func (d dialer) resolve(ctx context.Context, host string) (netip.Addr, error) {
-	if a, err := netip.ParseAddr(host); err == nil {
-		return a.Unmap(), nil
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		if a, err = d.lookUp(ctx, host); err != nil {
+			return a, &resolveError{host, err}
+		}
 	}
+	a = a.Unmap()
+	if v, known := d.env.vip(a.WithZone("")); known && !v.Present {
+		return a, &absentError{a}
+	}
+	return a, nil
+}
+
+// lookUp asks the resolver; of several addresses it takes the first of the
+// source's family.
+func (d dialer) lookUp(ctx context.Context, host string) (netip.Addr, error) {
 	network := "ip"
 	if d.source.IsValid() {
 		network = "ip6"
@@ -48,13 +68,13 @@ func (d dialer) resolve(ctx context.Context, host string) (netip.Addr, error) {
 		}
 	}
 	as, err := net.DefaultResolver.LookupNetIP(ctx, network, host)
-	if err == nil && len(as) == 0 {
-		err = errors.New("no address")
-	}
 	if err != nil {
-		return netip.Addr{}, &resolveError{host, err}
+		return netip.Addr{}, err
 	}
-	return as[0].Unmap(), nil
+	if len(as) == 0 {
+		return netip.Addr{}, errors.New("no address")
+	}
+	return as[0], nil
 }
 
 // dial connects over network (tcp or udp) to address, host:port.

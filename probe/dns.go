@@ -120,9 +120,9 @@ func dnsProblems(c Check) []Problem {
 	return append(ps, latencyProblems("dns.max_latency", d.MaxLatency, c.Timeout)...)
 }
 
-func compileDNS(c Check, _ Env) (body, error) {
+func compileDNS(c Check, env Env) (body, error) {
 	d := *c.DNS
-	p := &dnsProbe{dialer: newDialer(c), target: c.Target, set: d, judge: newDNSJudge(d)}
+	p := &dnsProbe{dialer: newDialer(c, env), target: c.Target, set: d, judge: newDNSJudge(d)}
 	p.udp = d.Protocol == "udp" || d.Protocol == "both"
 	p.tcp = d.Protocol == "tcp" || d.Protocol == "both"
 	for _, n := range d.Names {

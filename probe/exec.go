@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -30,15 +31,7 @@ func execProblems(c Check) []Problem {
 	if len(c.Exec.Argv) == 0 || c.Exec.Argv[0] == "" {
 		return append(ps, problem("exec.argv", "empty; write the command and its arguments as a list, no shell is run"))
 	}
-	name := c.Exec.Argv[0]
-	ps = append(ps, absolutePath("exec.argv[0]", name)...)
-	if len(ps) == 0 {
-		if st, err := os.Stat(name); err != nil {
-			ps = append(ps, problem("exec.argv[0]", "%v", err))
-		} else if st.IsDir() || st.Mode()&0o111 == 0 {
-			ps = append(ps, problem("exec.argv[0]", "%s is not executable", name))
-		}
-	}
+	ps = append(ps, absolutePath("exec.argv[0]", c.Exec.Argv[0])...)
 	for _, k := range sortedKeys(c.Exec.Env) {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.Contains(c.Exec.Env[k], "\x00") {
 			ps = append(ps, problem("exec.env", "%q cannot be the name of a variable", k))
@@ -50,7 +43,15 @@ func execProblems(c Check) []Problem {
 	return ps
 }
 
-func compileExec(c Check, _ Env) (body, error) { return &execProbe{*c.Exec}, nil }
+func compileExec(c Check, _ Env) (body, error) {
+	name := c.Exec.Argv[0]
+	if st, err := os.Stat(name); err != nil {
+		return nil, fmt.Errorf("exec.argv[0]: %w", err)
+	} else if st.IsDir() || st.Mode()&0o111 == 0 {
+		return nil, fmt.Errorf("exec.argv[0]: %s is not executable", name)
+	}
+	return &execProbe{*c.Exec}, nil
+}
 
 func (p *execProbe) probe(ctx context.Context) steadycast.Result {
 	// A pipe of ours, and not one that package exec copies from, so that Wait

@@ -39,8 +39,8 @@ func grpcProblems(c Check) []Problem {
 	return append(ps, latencyProblems("grpc.max_latency", c.GRPC.MaxLatency, c.Timeout)...)
 }
 
-func compileGRPC(c Check, _ Env) (body, error) {
-	p := &grpcProbe{newDialer(c), c.Target, *c.GRPC, insecure.NewCredentials()}
+func compileGRPC(c Check, env Env) (body, error) {
+	p := &grpcProbe{newDialer(c, env), c.Target, *c.GRPC, insecure.NewCredentials()}
 	if c.GRPC.TLS {
 		conf, err := clientTLS(c, c.GRPC.ServerName, c.GRPC.CAFile, c.GRPC.SkipVerify)
 		if err != nil {

@@ -141,9 +141,9 @@ func urlProblems(target string) []Problem {
 	return ps
 }
 
-func compileHTTP(c Check, _ Env) (body, error) {
+func compileHTTP(c Check, env Env) (body, error) {
 	h := c.HTTP
-	p := &httpProbe{dialer: newDialer(c), target: c.Target, set: *h, judge: newHTTPJudge(*h), header: http.Header{}}
+	p := &httpProbe{dialer: newDialer(c, env), target: c.Target, set: *h, judge: newHTTPJudge(*h), header: http.Header{}}
 	p.header.Set("User-Agent", "steadycast")
 	for k, v := range h.Headers {
 		p.header.Set(k, v)

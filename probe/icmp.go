@@ -59,8 +59,8 @@ func icmpProblems(c Check) []Problem {
 	return append(ps, latencyProblems("icmp.max_latency", c.ICMP.MaxLatency, c.Timeout)...)
 }
 
-func compileICMP(c Check, _ Env) (body, error) {
-	return &icmpProbe{newDialer(c), c.Target, *c.ICMP, []int{unix.SOCK_DGRAM, unix.SOCK_RAW}}, nil
+func compileICMP(c Check, env Env) (body, error) {
+	return &icmpProbe{newDialer(c, env), c.Target, *c.ICMP, []int{unix.SOCK_DGRAM, unix.SOCK_RAW}}, nil
 }
 
 func (p *icmpProbe) probe(ctx context.Context) steadycast.Result {

@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -102,6 +103,24 @@ func TestServiceAddressIsAskedHereOnly(t *testing.T) {
 		r := compiled(t, c, Env{VIPs: vips(vip)}).Run(context.Background())
 		expect(t, r, "down hard: 127.0.0.1 is not on this host")
 	}
+	if n := asked.Load(); n != 0 {
+		t.Fatalf("it was asked %d times", n)
+	}
+	// Nor by a name, nor by way of a redirect.
+	l, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := &http.Server{Handler: http.RedirectHandler(srv.URL, http.StatusFound)}
+	go second.Serve(l)
+	defer second.Close()
+	expect(t, compiled(t, Check{Kind: "http", Target: "http://" + l.Addr().String(), HTTP: &HTTP{FollowRedirects: 1}}, Env{VIPs: vips(vip)}).Run(context.Background()),
+		"down hard: 127.0.0.1 is not on this host")
+	expect(t, compiled(t, Check{Kind: "tcp", Target: strings.Replace(addr, "127.0.0.1", "localhost", 1), Source: netip.MustParseAddr("127.0.0.1")},
+		Env{VIPs: vips(vip)}).Run(context.Background()), "down hard: 127.0.0.1 is not on this host")
+	// Prometheus is an instrument, whoever answers.
+	expect(t, compiled(t, Check{Kind: "prometheus", Target: srv.URL, Prometheus: &Prometheus{Query: "x", Above: new(1.0)}},
+		Env{VIPs: vips(vip)}).Run(context.Background()), "unknown: cannot ask Prometheus: 127.0.0.1 is not on this host")
 	if n := asked.Load(); n != 0 {
 		t.Fatalf("it was asked %d times", n)
 	}

@@ -62,14 +62,14 @@ func prometheusProblems(c Check) []Problem {
 	return ps
 }
 
-func compilePrometheus(c Check, _ Env) (body, error) {
+func compilePrometheus(c Check, env Env) (body, error) {
 	u, err := url.Parse(c.Target)
 	if err != nil {
 		return nil, err
 	}
 	u = u.JoinPath("api", "v1", "query")
 	u.RawQuery = url.Values{"query": {c.Prometheus.Query}}.Encode()
-	d := newDialer(c)
+	d := newDialer(c, env)
 	return &prometheusProbe{c.Target, u.String(), *c.Prometheus, &http.Transport{
 		DialContext: d.dial, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeaderBytes,
 	}}, nil

@@ -79,7 +79,7 @@ func (s *Scheduler) prepare(cfg Service) (*service, error) {
 		t := &task{service: sv, index: i, run: run}
 		t.status.Store(&CheckStatus{Service: cfg.Name, Subject: cfg.Subject, Check: c.Name, Kind: c.Kind, Target: c.Target})
 		if c.Tripwire {
-			t.wire = newTripwire(run.check)
+			t.wire = newTripwire(run.check, s.opts.Env)
 		}
 		sv.tasks = append(sv.tasks, t)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -21,11 +20,7 @@ type body interface {
 // goroutines; at most one attempt runs at a time.
 type Compiled struct {
 	check Check // with defaults
-	env   Env
 	body  body
-	// guarded is the target's address when it is a literal: a service address
-	// that is not on this host is not asked, since another site would answer.
-	guarded netip.Addr
 
 	running   atomic.Bool
 	abandoned atomic.Uint64
@@ -42,11 +37,7 @@ func Compile(c Check, env Env) (*Compiled, error) {
 	if err != nil {
 		return nil, fmt.Errorf("check %s: %w", c.Name, err)
 	}
-	out := &Compiled{check: c, env: env, body: b}
-	if kinds[c.Kind].remote {
-		out.guarded = targetAddr(c)
-	}
-	return out, nil
+	return &Compiled{check: c, body: b}, nil
 }
 
 // problems joins what is wrong into one error.
@@ -112,11 +103,6 @@ func (c *Compiled) start(ctx context.Context, deliver func(steadycast.Result)) b
 
 // attempt runs the body once in this goroutine.
 func (c *Compiled) attempt(ctx context.Context, began time.Time) (r steadycast.Result) {
-	if c.guarded.IsValid() {
-		if v, known := c.env.vip(c.guarded); known && !v.Present {
-			return hard("%v is not on this host", c.guarded)
-		}
-	}
 	ctx, cancel := context.WithDeadline(ctx, began.Add(c.check.Timeout))
 	defer cancel()
 	// A library that panics on what a server sent must not take the process along.

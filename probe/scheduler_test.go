@@ -39,12 +39,12 @@ func bubble(t *testing.T, o Options, f func(b *bench)) {
 		if o.Seed == 0 {
 			o.Seed = 1
 		}
-		b.s = newScheduler(o, func(c Check, env Env) (*Compiled, error) {
+		b.s = newScheduler(o, func(c Check, _ Env) (*Compiled, error) {
 			f, ok := b.bodies[c.Name]
 			if !ok {
 				return nil, fmt.Errorf("no body for %s", c.Name)
 			}
-			return &Compiled{check: c.WithDefaults(), env: env, body: f}, nil
+			return &Compiled{check: c.WithDefaults(), body: f}, nil
 		})
 		defer b.s.Stop()
 		f(b)

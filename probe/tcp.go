@@ -28,8 +28,8 @@ func tcpProblems(c Check) []Problem {
 	return append(ps, latencyProblems("tcp.max_latency", c.TCP.MaxLatency, c.Timeout)...)
 }
 
-func compileTCP(c Check, _ Env) (body, error) {
-	return &tcpProbe{newDialer(c), c.Target, *c.TCP, compileRegexp(c.TCP.Expect)}, nil
+func compileTCP(c Check, env Env) (body, error) {
+	return &tcpProbe{newDialer(c, env), c.Target, *c.TCP, compileRegexp(c.TCP.Expect)}, nil
 }
 
 func (p *tcpProbe) probe(ctx context.Context) steadycast.Result {

@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -44,14 +45,14 @@ func tlsProblems(c Check) []Problem {
 	return append(ps, latencyProblems("tls.max_latency", c.TLS.MaxLatency, c.Timeout)...)
 }
 
-func compileTLS(c Check, _ Env) (body, error) {
+func compileTLS(c Check, env Env) (body, error) {
 	conf, err := clientTLS(c, c.TLS.ServerName, c.TLS.CAFile, c.TLS.SkipVerify)
 	if err != nil {
 		return nil, err
 	}
 	conf.MinVersion = tlsVersions[c.TLS.MinVersion]
 	conf.NextProtos = c.TLS.ALPN
-	return &tlsProbe{newDialer(c), c.Target, *c.TLS, conf}, nil
+	return &tlsProbe{newDialer(c, env), c.Target, *c.TLS, conf}, nil
 }
 
 // clientTLS is the client side's settings: name is who the server must be,
@@ -64,7 +65,7 @@ func clientTLS(c Check, name, caFile string, skip bool) (*tls.Config, error) {
 	if caFile != "" {
 		pool, err := loadCAs(caFile)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s.ca_file: %w", c.Kind, err)
 		}
 		conf.RootCAs = pool
 	}

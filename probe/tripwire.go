@@ -32,9 +32,9 @@ const (
 
 var errTalks = errors.New("the server sends without being asked; a tripwire must be idle")
 
-func newTripwire(c Check) *tripwire {
+func newTripwire(c Check, env Env) *tripwire {
 	host, port := endpoint(c)
-	w := &tripwire{dialer: newDialer(c), target: net.JoinHostPort(host, port), timeout: c.Timeout}
+	w := &tripwire{dialer: newDialer(c, env), target: net.JoinHostPort(host, port), timeout: c.Timeout}
 	w.say("not armed yet")
 	return w
 }

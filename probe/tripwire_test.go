@@ -75,7 +75,7 @@ func TestTripwireIsBounded(t *testing.T) {
 			addr := server(t, func(c net.Conn) { conns.Add(1); handle(c) })
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
-			w := newTripwire(Check{Kind: "tcp", Target: addr, Timeout: time.Second})
+			w := newTripwire(Check{Kind: "tcp", Target: addr, Timeout: time.Second}, Env{})
 			w.hold(ctx, func() { lost.Add(1) })
 			// Pauses of 25–50, 50–100, 100–200, … ms: at most six fit into a second.
 			if n := conns.Load(); n < 2 || n > 7 || lost.Load() > n {

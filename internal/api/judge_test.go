@@ -119,6 +119,13 @@ func TestSummary(t *testing.T) {
 			s.View.Orders = []decide.StandingOrder{{Order: steadycast.Order{Kind: steadycast.OrderWithdraw, Site: "gru", Actor: "maria", Reason: "x"}}}
 		}, LevelDegraded, "changing", "steadycast why gru 192.0.2.0/24"},
 		{"under the floor", func(s *Snapshot) { gone(s, "ams"); gone(s, "fra"); gone(s, "gru") }, LevelCritical, "under the floor", "steadycast why ams 192.0.2.0/24"},
+		{"forced under the floor by a person", func(s *Snapshot) {
+			for _, n := range []string{"ams", "fra", "gru"} {
+				gone(s, n)
+				view(s, u4(n)).Order = steadycast.OrderWithdraw
+				s.View.Orders = append(s.View.Orders, decide.StandingOrder{Order: steadycast.Order{Kind: steadycast.OrderWithdraw, Site: n, Actor: "maria", Reason: "x", Force: true}})
+			}
+		}, LevelCritical, "under the floor", "steadycast undrain ams --reason TEXT"},
 		{"nobody", func(s *Snapshot) { gone(s, "ams"); gone(s, "fra"); gone(s, "gru"); gone(s, "iad") }, LevelCritical, "nobody announces", "steadycast why ams 192.0.2.0/24"},
 		{"sites not heard are not called gone", func(s *Snapshot) {
 			for i := range s.Sites {

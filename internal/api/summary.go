@@ -154,10 +154,14 @@ func whyCommand(r *Row) string {
 	return fmt.Sprintf("steadycast why %s %s", r.Unit.Site, r.Unit.Prefix)
 }
 
+func undrainCommand(r *Row) string {
+	return fmt.Sprintf("steadycast undrain %s --reason TEXT", r.Unit.Site)
+}
+
 func (s *Snapshot) judgeOrders(sum *Summary, rows []Row, _ []Tally) {
 	for i := range rows {
 		if r := &rows[i]; r.Order != nil {
-			sum.say(LevelOK, "as ordered", fmt.Sprintf("steadycast undrain %s --reason TEXT", r.Unit.Site))
+			sum.say(LevelOK, "as ordered", undrainCommand(r))
 			return
 		}
 	}
@@ -254,10 +258,15 @@ func (s *Snapshot) judgeFloor(sum *Summary, rows []Row, ts []Tally) {
 		default:
 			level, mark = LevelDegraded, "starting"
 		}
-		for i := range rows {
-			if r := &rows[i]; r.Unit.Prefix == t.Prefix && !r.State.Announces() {
+		// What is out by itself is looked at first; what a person took out they can bring back.
+		for i := len(rows) - 1; i >= 0; i-- {
+			if r := &rows[i]; r.Unit.Prefix == t.Prefix && !r.State.Announces() && r.Order != nil {
+				next = undrainCommand(r)
+			}
+		}
+		for i := len(rows) - 1; i >= 0; i-- {
+			if r := &rows[i]; r.Unit.Prefix == t.Prefix && !r.State.Announces() && r.Order == nil {
 				next = whyCommand(r)
-				break
 			}
 		}
 		sum.say(level, mark, next)

@@ -50,8 +50,17 @@ type Peer struct {
 	Announced int `json:"announced"`
 }
 
+// The states of a peer that others rest on.
+const (
+	// PeerEstablished: routes can be sent and believed.
+	PeerEstablished = "established"
+	// PeerStuck: the session stands and the router has stopped reading, so it
+	// still holds what it was sent.
+	PeerStuck = "stuck"
+)
+
 // Up reports whether routes can be sent and believed.
-func (p Peer) Up() bool { return p.State == "established" }
+func (p Peer) Up() bool { return p.State == PeerEstablished }
 
 // Sent is the last thing that left on the wire to one peer about one prefix.
 type Sent struct {
@@ -60,6 +69,9 @@ type Sent struct {
 	// Announced is false after a withdrawal.
 	Announced  bool       `json:"announced"`
 	Attributes Attributes `json:"attributes"`
+	// Stale: it left with other attributes than are wanted by now; the newer
+	// announcement has not left yet.
+	Stale bool `json:"stale,omitempty"`
 	// At is when it was written, Acked when the peer's TCP had acknowledged it;
 	// Acked is zero until then.
 	At    time.Time `json:"at"`

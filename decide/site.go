@@ -85,7 +85,8 @@ type Site struct {
 	resend  bool           // give it again whole, although it is the same
 	changed []netip.Prefix // since the last proof
 
-	peers         []peerWatch // those that are up
+	peers         []peerWatch // those that are up, or stuck
+	views         []view      // by name, then prefix
 	sessionless   bool        // none is
 	sessionlessAt Now
 	alarms        []alarm // by key
@@ -124,6 +125,8 @@ func (s *Site) Step(now Now, in Input) []Effect {
 	case Proved:
 		s.prove(now, in.Actual)
 		dirty = true
+	case Viewed:
+		dirty = s.looked(now, in) || dirty
 	case Equipped:
 		s.o.VIPs = slices.Clone(in.VIPs)
 		dirty = true
@@ -172,7 +175,7 @@ func (s *Site) Beat() Beat {
 	b := Beat{Site: s.name, Incarnation: s.o.Incarnation, DeadThrough: s.dead}
 	for i := range s.units {
 		u := &s.units[i]
-		if !u.announced || !u.onWire {
+		if !u.announced || !u.onWire || u.contradicted {
 			continue
 		}
 		b.Announcing = append(b.Announcing, u.id)

@@ -149,7 +149,7 @@ func (s *Site) request(now Now, first *unit, a steadycast.Action, prefixes []net
 	}
 	for _, i := range first.services {
 		sv := &s.services[i]
-		if a == steadycast.Withdraw && !sv.failed() || a == steadycast.Return && sv.state != steadycast.Healthy {
+		if a == steadycast.Withdraw && !sv.failed() || a == steadycast.Return && !sv.passed() {
 			continue
 		}
 		if req.Service == "" {

@@ -43,7 +43,19 @@ type LedgerLost struct{ Reason string }
 // Equipped replaces the addresses that go into every RouteSet, after a reload.
 type Equipped struct{ VIPs []netip.Prefix }
 
+// Viewed is one look at a prefix from outside: a router's table, a looking glass.
+// Up means that our route is there, Down that it is not.
+type Viewed struct {
+	Name    string
+	Prefix  netip.Prefix
+	Outcome steadycast.Outcome
+	Reason  string
+	// From is when the look began.
+	From Now
+}
+
 func (Tick) input()        {}
+func (Viewed) input()      {}
 func (Equipped) input()    {}
 func (Observed) input()    {}
 func (Answered) input()    {}

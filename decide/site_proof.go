@@ -16,6 +16,7 @@ import (
 // peerWatch is one peer's part of the proof.
 type peerWatch struct {
 	name    string
+	stuck   bool   // holds what it was sent, and reads no more
 	odd     string // what is not as wanted, in words; empty when all is
 	prefix  netip.Prefix
 	since   Now // when it became odd
@@ -65,16 +66,19 @@ func (s *Site) loseSpeaker(why string) {
 // raises and ends the alarms of what stays unproven.
 func (s *Site) watch(now Now, wake *deadline) {
 	s.compare(now)
-	up := len(s.peers)
-	odd := false
+	up, odd := 0, false
 	for i := range s.peers {
 		w := &s.peers[i]
+		if !w.stuck {
+			up++
+		}
 		odd = odd || w.odd != ""
 		s.watchPeer(now, w, wake)
 	}
 	s.endStrangers()
 	s.watchSessions(now, up, wake)
-	if up == 0 || odd || len(s.changed) == 0 || s.speakerGone != "" {
+	open := s.watchViews(now, wake)
+	if up == 0 || odd || open || len(s.changed) == 0 || s.speakerGone != "" {
 		return
 	}
 	e := steadycast.Event{
@@ -145,14 +149,14 @@ func (s *Site) compare(now Now) {
 	s.peers = nil
 	for i := range s.units {
 		u := &s.units[i]
-		u.onWire, u.acked, u.proven, u.unproven = false, false, true, ""
+		u.onWire, u.acked, u.proven, u.unproven, u.contradicted = false, false, true, "", false
 	}
 	taken := s.actual.Incarnation == s.set.Incarnation && s.actual.Version >= s.set.Version || !s.given
 	for _, p := range s.actual.Peers {
-		if !p.Up() {
-			continue
+		w := peerWatch{name: p.Name, stuck: p.State == steadycast.PeerStuck}
+		if !p.Up() && !w.stuck {
+			continue // its routes went with its session
 		}
-		w := peerWatch{name: p.Name}
 		s.comparePeer(p, &w, taken)
 		if w.odd != "" {
 			w.since = now
@@ -169,6 +173,8 @@ func (s *Site) compare(now Now) {
 			u.proven, u.unproven = false, "the speaker cannot be reached"
 		case u.announced && u.unproven == "" && !u.onWire:
 			u.proven, u.unproven = false, "no session is up that carries it"
+		default:
+			s.compareViews(u)
 		}
 	}
 }
@@ -177,6 +183,9 @@ func (s *Site) compare(now Now) {
 func (s *Site) comparePeer(p steadycast.Peer, w *peerWatch, taken bool) {
 	rows := s.rows(p.Name)
 	oddity := func(prefix netip.Prefix, u *unit, text string) {
+		if w.stuck {
+			text = "is stuck and " + text
+		}
 		if w.odd == "" {
 			w.odd, w.prefix = text, prefix
 		}
@@ -228,6 +237,8 @@ func mismatch(u *unit, row steadycast.Sent, there, taken bool) string {
 		return "was not sent the route"
 	case !u.announced && row.Announced:
 		return "was not sent the withdrawal"
+	case u.announced && row.Stale:
+		return "has the route as it was before the newest change"
 	case u.announced && !covers(row.Attributes, u.policy):
 		return "was sent other communities or MED than are wanted"
 	case there && row.Acked.IsZero():

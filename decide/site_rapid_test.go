@@ -24,6 +24,7 @@ type world struct {
 	view  View
 	known View // as the site was told last
 	asked []steadycast.Request
+	first []Now // when each was asked
 	set   steadycast.RouteSet
 	act   steadycast.Actual
 
@@ -128,6 +129,9 @@ func (w *world) step(in Input) {
 			if id := e.Event.Request; strings.HasPrefix(e.Event.Reason, "withdrawn by permit") && id.Compare(dead) <= 0 {
 				w.t.Fatalf("carried out %v, although every request up to %v was dead", id, dead)
 			}
+			if strings.HasPrefix(e.Event.Reason, "withdrawn by permit") {
+				w.checkWithdrawal(e.Event)
+			}
 		}
 	}
 	if w.site.dead.Compare(dead) < 0 {
@@ -148,7 +152,7 @@ func (w *world) checkAsk(r steadycast.Request) {
 			return
 		}
 	}
-	w.asked = append(w.asked, r)
+	w.asked, w.first = append(w.asked, r), append(w.first, w.now)
 	w.asks++
 	n, down, margin := voices(r)
 	switch r.Action {
@@ -158,10 +162,30 @@ func (w *world) checkAsk(r steadycast.Request) {
 		}
 	case steadycast.Return:
 		if n > 0 && margin >= 0 {
-			w.t.Fatalf("asked to return with %d of %d voices down", down, n)
+			w.t.Fatalf("asked to return with %d of %d voices down: %+v\n%+v", down, n, r, w.site.Explain().Services)
 		}
 	default:
 		w.t.Fatalf("asked for %v", r.Action)
+	}
+}
+
+// checkWithdrawal: rule P2, in time and while the failure is still seen.
+func (w *world) checkWithdrawal(e steadycast.Event) {
+	i := slices.IndexFunc(w.asked, func(r steadycast.Request) bool { return r.ID == e.Request })
+	if i < 0 || w.now-w.first[i] > 5*time.Second {
+		w.t.Fatalf("carried out %v at %v, asked at %v", e.Request, w.now, w.first)
+	}
+	any := w.site.table.PrefixPolicy(e.Prefix).Needs == NeedsAny
+	failing, services := 0, w.site.table.ServicesAt("fra", e.Prefix)
+	for _, sv := range services {
+		for _, v := range w.site.Verdicts() {
+			if v.Service == sv.Name && v.State == steadycast.Unhealthy && v.Bad > 0 && !v.Held {
+				failing++
+			}
+		}
+	}
+	if failing == 0 || any && failing < len(services) {
+		w.t.Fatalf("withdrew %v while %d of %d services fail: %+v", e.Prefix, failing, len(services), w.site.Verdicts())
 	}
 }
 
@@ -207,7 +231,7 @@ func (w *world) observe(outcomes ...int) {
 	if o.Result.Outcome == steadycast.Down {
 		o.Result.Class = rapid.SampledFrom([]steadycast.Class{steadycast.Soft, steadycast.Hard}).Draw(w.t, "class")
 	}
-	times := rapid.IntRange(1, 4).Draw(w.t, "rounds")
+	times := rapid.IntRange(1, 8).Draw(w.t, "rounds")
 	for range times {
 		for _, v := range vantages {
 			if rapid.IntRange(0, 9).Draw(w.t, "silent") == 0 {
@@ -334,8 +358,12 @@ func TestSiteNever(t *testing.T) {
 	asks, sets := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
+		if rapid.IntRange(0, 9).Draw(t, "late start") > 0 {
+			w.step(Proved{Actual: w.act})
+			w.commit()
+		}
 		do := []string{"fail", "fail", "pass", "pass", "mixed", "answer", "answer", "ledger", "commit", "speak", "speak", "wait", "no ledger"}
-		for range rapid.IntRange(5, 60).Draw(t, "steps") {
+		for range rapid.IntRange(20, 80).Draw(t, "steps") {
 			switch rapid.SampledFrom(do).Draw(t, "do") {
 			case "fail":
 				w.observe(-1)
@@ -359,6 +387,7 @@ func TestSiteNever(t *testing.T) {
 		}
 		asks, sets = asks+w.asks, sets+int(w.set.Version)
 	})
+	t.Logf("asks %d sets %d", asks, sets)
 	if asks == 0 || sets == 0 {
 		t.Errorf("in all those lives nothing was asked (%d) or announced (%d): the test tests nothing", asks, sets)
 	}

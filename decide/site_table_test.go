@@ -148,6 +148,8 @@ func (st *story) command(ws []string) {
 		st.answer(verb, args)
 	case "proved":
 		st.proved(args)
+	case "seen":
+		st.step(Viewed{Name: args[0], Prefix: netip.MustParsePrefix(args[1]), Outcome: outcomeOf(args[2]), From: st.now})
 	case "speaker":
 		st.step(SpeakerLost{Reason: args[0]})
 	case "ledger":
@@ -427,10 +429,18 @@ func (st *story) proved(ws []string) {
 		row := steadycast.Sent{Peer: k, Announced: true, At: at, Acked: at}
 		switch v {
 		case "none":
-		case "", "all", "noack":
+		case "stuck":
+			a.Peers[i].State = steadycast.PeerStuck
+			for _, r := range st.act.Sent {
+				if r.Peer == k {
+					a.Sent = append(a.Sent, r)
+				}
+			}
+		case "", "all", "noack", "stale":
 			if v == "noack" {
 				row.Acked = time.Time{}
 			}
+			row.Stale = v == "stale"
 			for _, r := range st.act.Sent {
 				if _, wanted := st.set.Find(r.Prefix); r.Peer == k && !wanted {
 					r.Announced, r.At, r.Acked = false, row.At, row.Acked
@@ -525,4 +535,11 @@ func (st *story) explain() {
 			}
 		}
 	}
+}
+
+func outcomeOf(word string) (o steadycast.Outcome) {
+	if err := o.UnmarshalText([]byte(word)); err != nil {
+		panic(err)
+	}
+	return o
 }

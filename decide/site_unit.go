@@ -37,6 +37,8 @@ type unit struct {
 	acked    bool   // and has acknowledged it
 	proven   bool   // every peer that is up agrees
 	unproven string // why not
+	// contradicted: a view from outside does not show what was sent.
+	contradicted bool
 }
 
 // failed: Unhealthy, and a quorum still sees it fail.
@@ -55,6 +57,9 @@ func (sv *service) up() bool {
 	own := sv.jury.self()
 	return own.fresh && own.last.Result.Outcome == steadycast.Up
 }
+
+// passed: Healthy, and there is evidence for it now.
+func (sv *service) passed() bool { return sv.state == steadycast.Healthy && !sv.held }
 
 // steady: enough local rounds in a row have passed to trust the check again.
 func (sv *service) steady() bool {
@@ -88,7 +93,7 @@ func (s *Site) wantOut(u *unit) bool {
 
 // wantIn: the evidence says now that the prefix may be announced.
 func (s *Site) wantIn(u *unit) bool {
-	return s.well(u, func(sv *service) bool { return sv.state == steadycast.Healthy })
+	return s.well(u, (*service).passed)
 }
 
 // anyIn reports whether the ledger counts a unit of sv as In.

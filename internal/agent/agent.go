@@ -53,7 +53,9 @@ type Plan struct {
 	// VIPsOf, by service, are those whose absence is a hard failure of it; empty
 	// where addresses are not looked after.
 	VIPsOf map[string][]netip.Prefix
-	Config api.Config
+	// Outside are the views that may contradict a proof; see outside.go.
+	Outside []probe.Check
+	Config  api.Config
 }
 
 // Agent is one site's judge. All fields above the line belong to the goroutine
@@ -66,6 +68,7 @@ type Agent struct {
 	probes *probe.Scheduler
 	spk    speaker.Interface
 	sets   *announcer
+	views  *outside
 	errand *courier
 	record record
 	wanted steadycast.RouteSet
@@ -144,6 +147,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.sets = newAnnouncer(spk.Apply, a.refused)
 	helpers.Go(func() { a.sets.run(ctx) })
 	helpers.Go(func() { a.errand.run(ctx) })
+	a.views = newOutside(a.o.Plan.Outside, a.env(), a.now, a.viewed)
+	helpers.Go(func() { a.views.run(ctx) })
 	if a.o.StateDir != "" {
 		helpers.Go(func() { a.stayAlive(ctx) })
 	}
@@ -249,6 +254,7 @@ func (a *Agent) carryOut(now decide.Now, e decide.Effect) {
 		a.record.announced(a.wanted, e.Set, a.cause, time.Now())
 		a.wanted = e.Set
 		a.sets.set(e.Set)
+		a.views.want(e.Set, a.prefixes())
 	case decide.Pace:
 		a.probes.Pace(e.Service, e.Fast)
 		a.record.fast[e.Service] = e.Fast
@@ -267,6 +273,17 @@ func (a *Agent) ask(ctx context.Context, r steadycast.Request) {
 	case a.answers <- ans:
 	case <-ctx.Done(): // resent with the same id, and answered the same
 	}
+}
+
+// prefixes are all that this site may announce.
+func (a *Agent) prefixes() []netip.Prefix {
+	var out []netip.Prefix
+	for _, u := range a.o.Ledger.View().Units {
+		if u.Unit.Site == a.o.Site {
+			out = append(out, u.Unit.Prefix)
+		}
+	}
+	return out
 }
 
 // beat tells the ledger what is so, once a second and after each change of it.

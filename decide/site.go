@@ -241,6 +241,7 @@ func (s *Site) expire(now Now) (changed bool) {
 type gist struct {
 	state                  steadycast.State
 	held, failing, passing bool
+	passed                 bool
 	localUp, steady        bool
 	localCertain, doubtful bool
 }

@@ -305,6 +305,6 @@ func (sv *service) doubtful() bool {
 func (sv *service) gist() gist {
 	return gist{
 		state: sv.state, held: sv.held, failing: sv.tally.bad > 0, passing: sv.tally.good > 0,
-		localUp: sv.up(), steady: sv.steady(), localCertain: sv.certain(), doubtful: sv.doubtful(),
+		passed: sv.passed(), localUp: sv.up(), steady: sv.steady(), localCertain: sv.certain(), doubtful: sv.doubtful(),
 	}
 }

@@ -58,8 +58,10 @@ func (sv *service) up() bool {
 	return own.fresh && own.last.Result.Outcome == steadycast.Up
 }
 
-// passed: Healthy, and there is evidence for it now.
-func (sv *service) passed() bool { return sv.state == steadycast.Healthy && !sv.held }
+// passed: Healthy, and a quorum sees it pass now.
+func (sv *service) passed() bool {
+	return sv.state == steadycast.Healthy && !sv.held && sv.tally.passing >= sv.tally.quorum
+}
 
 // steady: enough local rounds in a row have passed to trust the check again.
 func (sv *service) steady() bool {

@@ -335,7 +335,7 @@ func TestApplyLatency(t *testing.T) {
 	}
 	mean := sum / rounds
 	t.Logf("Apply over the socket: mean %v, worst %v", mean, worst)
-	if mean > 5*time.Millisecond {
+	if mean > 50*time.Millisecond { // far from it even on a loaded machine
 		t.Errorf("Apply takes %v", mean)
 	}
 }

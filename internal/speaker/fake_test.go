@@ -224,10 +224,18 @@ func begin(t *testing.T, w *world, dir string, change ...func(*Config)) *InProce
 	return l
 }
 
+// mustApply applies until the set is wholly taken up: on a loaded machine the
+// disk may take longer than an agent is kept waiting.
 func mustApply(t *testing.T, i Interface, s steadycast.RouteSet) {
 	t.Helper()
-	if err := i.Apply(context.Background(), s); err != nil {
-		t.Fatal(err)
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		err := i.Apply(context.Background(), s)
+		if err == nil {
+			return
+		}
+		if !strings.Contains(err.Error(), "wait for it") || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -7,11 +7,9 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	api "github.com/osrg/gobgp/v3/api"
-	"github.com/osrg/gobgp/v3/pkg/server"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -27,41 +25,11 @@ import (
 // Calls on an engine come from one goroutine at a time: the neighbour's pusher
 // for routes, its session loop for open and close; GoBGP serialises the two.
 type engine struct {
-	srv    *idleServer
+	srv    *gobgpServer
 	asn    uint32
 	id     netip.Addr
 	logger *slog.Logger
 	peer   bool
-}
-
-// idleServer is a GoBGP server that can be used again. Serve never returns, so
-// a server thrown away is a goroutine and its tables lost for good: servers are
-// parked instead, and there are never more than neighbours at one time. (This is
-// the one leak goleak has to be told of.)
-type idleServer struct {
-	*server.BgpServer
-	log *gobgpLog
-}
-
-var parked struct {
-	sync.Mutex
-	servers []*idleServer
-	// start is held over StartBgp, which writes package variables of GoBGP.
-	start sync.Mutex
-}
-
-func takeServer() *idleServer {
-	parked.Lock()
-	defer parked.Unlock()
-	if n := len(parked.servers); n > 0 {
-		s := parked.servers[n-1]
-		parked.servers = parked.servers[:n-1]
-		return s
-	}
-	l := &gobgpLog{}
-	s := &idleServer{server.NewBgpServer(server.LoggerOption(l)), l}
-	go s.Serve() // before any call: every one waits for Serve
-	return s
 }
 
 func newEngine(asn uint32, id netip.Addr, logger *slog.Logger) (*engine, error) {
@@ -74,11 +42,9 @@ func newEngine(asn uint32, id netip.Addr, logger *slog.Logger) (*engine, error) 
 }
 
 func (e *engine) start() error {
-	parked.start.Lock()
-	defer parked.start.Unlock()
 	ctx := context.Background()
 	global := &api.Global{Asn: e.asn, RouterId: e.id.String(), ListenPort: -1}
-	if err := e.srv.StartBgp(ctx, &api.StartBgpRequest{Global: global}); err != nil {
+	if err := e.srv.start(&api.StartBgpRequest{Global: global}); err != nil {
 		return err
 	}
 	// The import policy is asked about our own paths too, so a bare default of
@@ -158,16 +124,12 @@ func (e *engine) close() {
 }
 
 // stop ends the server and parks it. GoBGP's StopBgp can wait for a stalled
-// peer, so it is given a moment; a server that takes longer is not used again.
+// peer, so it is given a moment; a server that takes longer is left behind.
 func (e *engine) stop() {
 	done := make(chan struct{})
 	go func() {
-		e.srv.StopBgp(context.Background(), &api.StopBgpRequest{})
-		e.srv.log.to.Store(nil)
+		e.srv.stop()
 		close(done)
-		parked.Lock()
-		defer parked.Unlock()
-		parked.servers = append(parked.servers, e.srv)
 	}()
 	select {
 	case <-done:

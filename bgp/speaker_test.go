@@ -13,7 +13,7 @@ import (
 
 // patience is how long a test waits for something that takes at most a few
 // seconds on an idle machine.
-const patience = 20 * time.Second
+const patience = 40 * time.Second
 
 var (
 	home = netip.MustParseAddr("127.0.0.1")

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,24 +32,25 @@ func up(t testing.TB, sp *Speaker, rs ...*sink.Router) {
 	}
 }
 
-// undelayed changes a prefix and back on sp and fails if r, a healthy router,
-// hears the withdrawal late.
+// undelayed changes a prefix and back on sp, again and again, and fails if r, a
+// healthy router, never hears the withdrawal in time: the machine may be busy
+// now and then, what holds a withdrawal up does so each time.
 func undelayed(t *testing.T, sp *Speaker, r *sink.Router, rs []steadycast.Route) {
 	t.Helper()
 	const limit = 50 * time.Millisecond
 	best := time.Hour
-	for range 5 { // the machine may be busy; the code may not be
+	for range 20 {
 		apply(t, sp, rs...)
 		hears(t, r, "all announced", func(tb sink.Table) bool { return held(tb) == len(rs) })
 		t0 := time.Now()
 		apply(t, sp, rs[1:]...)
 		hears(t, r, "one withdrawn", func(tb sink.Table) bool { return held(tb) == len(rs)-1 })
-		best = min(best, time.Since(t0))
+		if best = min(best, time.Since(t0)); best < limit {
+			t.Logf("withdrawal after %s", best)
+			return
+		}
 	}
-	t.Logf("withdrawal after %s", best)
-	if best > limit {
-		t.Errorf("a healthy router heard the withdrawal after %s, more than %s", best, limit)
-	}
+	t.Errorf("a healthy router heard no withdrawal sooner than after %s, more than %s", best, limit)
 }
 
 // The three messages that kill GoBGP v3.37, from an established router.
@@ -141,13 +143,24 @@ func TestFullTable(t *testing.T) {
 	apply(t, sp, rs...)
 	up(t, sp, bad, good)
 	before := heap()
-	sending := make(chan error, 1)
-	go func() { sending <- bad.SendUpdates(home, 100_000) }()
+	// The table again and again, until the measurement is over.
+	var measured atomic.Bool
+	sent := make(chan int, 1)
+	go func() {
+		n := 0
+		for n == 0 || !measured.Load() {
+			if err := bad.SendUpdates(home, 100_000); err != nil {
+				t.Error(err)
+				break
+			}
+			n += 1000
+		}
+		sent <- n
+	}()
 	undelayed(t, sp, good, rs)
-	if err := <-sending; err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, sp, "every UPDATE counted", func(a steadycast.Actual) bool { return a.Peers[0].UpdatesDropped == 1000 })
+	measured.Store(true)
+	n := uint64(<-sent)
+	eventually(t, sp, "every UPDATE counted", func(a steadycast.Actual) bool { return a.Peers[0].UpdatesDropped == n })
 	if grown := int64(heap()) - int64(before); grown > 8<<20 {
 		t.Errorf("a full table of a router left %d KiB", grown>>10)
 	}
@@ -357,8 +370,8 @@ func TestComesBack(t *testing.T) {
 	}
 	eventually(t, sp, "the loss seen and its rows forgotten", func(a steadycast.Actual) bool { return !a.Peers[0].Up() && len(a.Sent) == 0 })
 	hears(t, r, "everything replayed", func(tb sink.Table) bool { return held(tb) == 2 })
-	if d := time.Since(t0); d > 4*time.Second {
-		t.Errorf("the session was back after %s; GoBGP waits up to 2 s before it dials, the rest is ours", d)
+	if d := time.Since(t0); d > 6*time.Second {
+		t.Errorf("the session was back after %s; GoBGP by itself takes 6.5 to 7.1 s, 2 s are its least", d)
 	} else {
 		t.Logf("back after %s", d)
 	}

@@ -1,0 +1,105 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Every scenario goes as it should, and an outside reader of the JSON lines
+// comes to the same numbers as the summary.
+func TestScenarios(t *testing.T) {
+	for _, s := range Scenarios {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			err := Run(ctx, Options{Sites: 3, Socket: filepath.Join(t.TempDir(), "d.sock"), Scenario: &s, JSON: true, Out: &out})
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			if err != nil {
+				t.Fatalf("%v\n%s", err, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+			}
+			var sum Summary
+			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &sum); err != nil {
+				t.Fatal(err)
+			}
+			if !sum.OK || sum.Scenario != s.Name {
+				t.Fatalf("the summary says %+v", sum)
+			}
+			again := read(t, lines[:len(lines)-1])
+			if again.changes != sum.RouteChanges || again.fewest != sum.AnnouncingMin || again.lost != sum.Lost {
+				t.Errorf("the lines say %+v, the summary %d changes, %d at least, %d lost",
+					again, sum.RouteChanges, sum.AnnouncingMin, sum.Lost)
+			}
+			if sum.Requests == 0 {
+				t.Error("the client sent nothing: that it lost little would prove nothing")
+			}
+			switch s.Name {
+			case "all-fail":
+				if again.withdrawn != 0 || sum.AnnouncingMin != 3 {
+					t.Errorf("%d withdrawals, %d at least; nothing may leave", again.withdrawn, sum.AnnouncingMin)
+				}
+			default:
+				if again.withdrawn != 1 || sum.WithdrawMS == nil || sum.DetectMS == nil || *sum.WithdrawMS < *sum.DetectMS {
+					t.Errorf("%d withdrawals, withdrawn after %v, judged after %v", again.withdrawn, sum.WithdrawMS, sum.DetectMS)
+				}
+			}
+		})
+	}
+}
+
+type reading struct {
+	changes, fewest, withdrawn int
+	lost                       uint64
+}
+
+// read counts again from the lines alone. The story begins at time 0.
+func read(t *testing.T, lines []string) reading {
+	on := map[string]bool{}
+	r := reading{fewest: 3}
+	for _, text := range lines {
+		var l Line
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		switch l.Kind {
+		case "loss":
+			r.lost++
+		case "update":
+			on[l.Site] = *l.Announce
+			if !*l.Announce {
+				delete(on, l.Site)
+			}
+			if l.T < 0 || len(on) < 3 && r.changes == 0 && *l.Announce {
+				continue // the fleet is not complete yet
+			}
+			if r.changes == 0 && *l.Announce && len(on) == 3 && l.Attributes != nil && len(l.Attributes.Communities) == 0 {
+				continue // it is now
+			}
+			r.changes++
+			r.fewest = min(r.fewest, len(on))
+			if !*l.Announce {
+				r.withdrawn++
+			}
+		}
+	}
+	return r
+}
+
+func TestRunRefuses(t *testing.T) {
+	s := Scenarios[0]
+	for _, o := range []Options{{Sites: 0}, {Sites: maxSites + 1}, {Sites: 2, Scenario: &s}} {
+		o.Out = &bytes.Buffer{}
+		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--sites") {
+			t.Errorf("%d sites: %v", o.Sites, err)
+		}
+	}
+	if _, err := Find("crush"); err == nil || !strings.Contains(err.Error(), "crash, flap") {
+		t.Errorf("an unknown scenario: %v", err)
+	}
+}

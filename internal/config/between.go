@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -132,6 +133,7 @@ func (j *judge) checks(at string, s Service) {
 	for k, c := range s.Checks {
 		path := fmt.Sprintf("%s.checks[%d]", at, k)
 		j.target(path, s, c)
+		j.files(path, c)
 		if p, ok := j.anycast(c.Source); ok && !j.local(c.Source, hostOf(c)) {
 			j.say(j.table, path+".source", "%s is inside the anycast prefix %s, so the reply may go to another site; use an address of this host alone", c.Source, p)
 		}
@@ -147,6 +149,28 @@ func (j *judge) checks(at string, s Service) {
 				j.say(j.table, path+".target", "%q is not a neighbour; known: %s", brief(c.Target), strings.Join(names, ", "))
 			}
 		}
+	}
+}
+
+// files looks whether the program and the certificates of a check are on this
+// host. It is a warning: only the agent needs them, and a speaker that cannot
+// see them must not refuse the file. A table by itself may be for other hosts.
+func (j *judge) files(path string, c probe.Check) {
+	if j.node == nil || len(c.Problems()) > 0 {
+		return
+	}
+	for _, l := range leavesOf(c, false) {
+		if st, err := os.Stat(l.value); strings.HasSuffix(l.path, ".ca_file") && err == nil && !st.Mode().IsRegular() {
+			j.say(j.table, join(path, l.path), "%s is not a regular file", brief(l.value)) // and reading it might never end
+			return
+		}
+	}
+	if _, err := probe.Compile(c, probe.Env{}); err != nil {
+		text := strings.TrimPrefix(err.Error(), "check "+c.Name+": ")
+		if key, rest, ok := strings.Cut(text, ": "); ok && j.table.wrote(join(path, key)) {
+			path, text = join(path, key), rest
+		}
+		j.warn(j.table, path, "%s; the agent needs it on its host", text)
 	}
 }
 

@@ -163,10 +163,7 @@ func (j *judge) fleet() {
 			if p.Path == "interval" || p.Path == "fast_interval" {
 				p.Path = "health." + p.Path
 			}
-			// What a program or a file of certificates is on this host says little
-			// about those on the nodes that a table goes to.
-			elsewhere := j.node == nil && (strings.HasSuffix(p.Path, ".ca_file") || strings.HasSuffix(p.Path, ".argv[0]"))
-			j.add(r, join(at, p.Path), elsewhere, "%s", p.Text)
+			j.say(r, join(at, p.Path), "%s", p.Text)
 		}
 	}
 

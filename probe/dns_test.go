@@ -218,6 +218,8 @@ func TestDNSQuery(t *testing.T) {
 	expect(t, plain.Run(context.Background()), "up")
 	expect(t, run(t, Check{Kind: "dns", Target: addr, DNS: &DNS{Names: []string{"a-{random}-b.test."}, Recursion: new(false), CheckingDisabled: true,
 		Authenticated: true, Identity: "x"}}), "down soft: not authenticated")
+	mu.Lock()
+	defer mu.Unlock()
 	if len(got) != 3 {
 		t.Fatalf("%d queries", len(got))
 	}

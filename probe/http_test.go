@@ -39,7 +39,7 @@ func TestHTTPTruthTable(t *testing.T) {
 			http.Error(w, "broken", 500)
 		case "/page": // an error page of something in front
 			w.Header().Del("X-Site")
-			http.Error(w, "bad gateway", 502)
+			http.Error(w, "bad gateway", http.StatusBadGateway)
 		case "/anon":
 			w.Header().Del("X-Site")
 		case "/204":

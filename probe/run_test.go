@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,22 +49,22 @@ func TestRunDeadline(t *testing.T) {
 func TestRunAbandons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
-		runs := 0
-		c := faked("deaf", time.Second, func(context.Context) steadycast.Result { runs++; <-end; return up("") })
+		var runs atomic.Int32
+		c := faked("deaf", time.Second, func(context.Context) steadycast.Result { runs.Add(1); <-end; return up("") })
 		began := time.Now()
 		expect(t, c.Run(t.Context()), "unknown: the probe did not stop at its deadline of 1s and was abandoned")
 		if took := time.Since(began); took != time.Second+grace(time.Second) {
 			t.Errorf("took %v", took)
 		}
 		expect(t, c.Run(t.Context()), "unknown: still running")
-		if runs != 1 || c.Abandoned() != 1 || !c.Running() {
-			t.Errorf("%d runs, %d abandoned, running %v", runs, c.Abandoned(), c.Running())
+		if runs.Load() != 1 || c.Abandoned() != 1 || !c.Running() {
+			t.Errorf("%d runs, %d abandoned, running %v", runs.Load(), c.Abandoned(), c.Running())
 		}
 		close(end)
 		synctest.Wait()
 		expect(t, c.Run(t.Context()), "up")
-		if runs != 2 || c.Abandoned() != 1 || c.Running() {
-			t.Errorf("%d runs, %d abandoned, running %v", runs, c.Abandoned(), c.Running())
+		if runs.Load() != 2 || c.Abandoned() != 1 || c.Running() {
+			t.Errorf("%d runs, %d abandoned, running %v", runs.Load(), c.Abandoned(), c.Running())
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,9 +18,9 @@ type bench struct {
 	t      *testing.T
 	s      *Scheduler
 	bodies map[string]fake
-	seen   []seen
-	checks []CheckStatus
-	starts map[string][]time.Duration
+
+	mu   sync.Mutex
+	seen []seen
 }
 
 type seen struct {
@@ -31,11 +32,12 @@ type seen struct {
 func bubble(t *testing.T, o Options, f func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, bodies: map[string]fake{}, starts: map[string][]time.Duration{}}
+		b := &bench{t: t, bodies: map[string]fake{}}
 		o.OnResult = func(ob steadycast.Observation, started time.Duration) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
 			b.seen = append(b.seen, seen{ob, started, b.s.Now()})
 		}
-		o.OnCheck = func(c CheckStatus) { b.checks = append(b.checks, c) }
 		if o.Seed == 0 {
 			o.Seed = 1
 		}
@@ -78,9 +80,18 @@ func (b *bench) pass(d time.Duration) { <-time.After(d); synctest.Wait() }
 
 // take returns what was seen since the last time.
 func (b *bench) take() []seen {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	out := b.seen
 	b.seen = nil
 	return out
+}
+
+// count is how many were seen since then.
+func (b *bench) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.seen)
 }
 
 func (b *bench) wantStarts(got []seen, want ...time.Duration) {
@@ -177,7 +188,7 @@ func TestDecidedAtOnce(t *testing.T) {
 		b.bodies["refuses"] = always(hardR, 2*time.Millisecond)
 		b.bodies["hangs"] = always(upR, time.Hour)
 		b.set(Service{Name: "s", Checks: []Check{check("refuses"), check("hangs")}, Interval: 10 * time.Second})
-		for len(b.seen) < 2 {
+		for b.count() < 2 {
 			b.pass(100 * time.Millisecond)
 		}
 		b.pass(2 * time.Second)
@@ -290,10 +301,11 @@ func TestHangIsConfirmedSerially(t *testing.T) {
 		b.set(Service{Name: "s", Checks: []Check{check("hangs")}, Interval: 10 * time.Second, FastInterval: 200 * time.Millisecond})
 		b.s.Hurry("s")
 		b.pass(time.Second)
-		start := b.seen[0].started
+		got := b.take()
+		start := got[0].started
 		b.s.Pace("s", true) // in the same moment as the result
 		b.pass(2500 * time.Millisecond)
-		b.wantStarts(b.take(), start, start+1*time.Second, start+2*time.Second) // T each, not T + f
+		b.wantStarts(append(got, b.take()...), start, start+1*time.Second, start+2*time.Second) // T each, not T + f
 	})
 }
 
@@ -306,7 +318,7 @@ func TestHurry(t *testing.T) {
 		synctest.Wait()
 		b.s.Pace("s", false)
 		synctest.Wait()
-		if len(b.seen) != 0 {
+		if b.count() != 0 {
 			t.Fatal("the pace took the jitter away")
 		}
 		b.s.Hurry("s")
@@ -359,9 +371,9 @@ func TestHurryWhileOpen(t *testing.T) {
 // that one failing look never counts as several.
 func TestOwnInterval(t *testing.T) {
 	bubble(t, Options{}, func(b *bench) {
-		n := 0
+		var n atomic.Int64
 		b.bodies["web"] = always(upR, 0)
-		b.bodies["rare"] = func(context.Context) steadycast.Result { n++; return up(fmt.Sprint("run ", n)) }
+		b.bodies["rare"] = func(context.Context) steadycast.Result { return up(fmt.Sprint("run ", n.Add(1))) }
 		rare := check("rare")
 		rare.Interval = 2500 * time.Millisecond
 		b.set(Service{Name: "s", Checks: []Check{check("web"), rare}})
@@ -386,13 +398,13 @@ func TestOwnInterval(t *testing.T) {
 			}
 		}
 		if !slices.Equal(runs[1:4], []int{2, 3, 2}) && !slices.Equal(runs[1:4], []int{3, 2, 3}) {
-			t.Errorf("%d runs: %v, each used %v times", n, got, runs)
+			t.Errorf("%d runs: %v, each used %v times", n.Load(), got, runs)
 		}
-		before := n
+		before := n.Load()
 		b.s.Pace("s", true)
 		b.pass(time.Second)
-		if rounds := len(b.take()); n-before != rounds || rounds < 4 {
-			t.Errorf("%d runs in %d fast rounds", n-before, rounds)
+		if rounds := int64(len(b.take())); n.Load()-before != rounds || rounds < 4 {
+			t.Errorf("%d runs in %d fast rounds", n.Load()-before, rounds)
 		}
 	})
 }
@@ -537,10 +549,9 @@ func TestSubjects(t *testing.T) {
 func TestCallbacksAndStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s *Scheduler
-		n := 0
+		var n atomic.Int64
 		s = newScheduler(Options{Seed: 1, OnResult: func(steadycast.Observation, time.Duration) {
-			n++
-			s.Pace("s", n%2 == 0)
+			s.Pace("s", n.Add(1)%2 == 0)
 			s.Hurry("s")
 			s.Status()
 			s.Stats()
@@ -552,10 +563,10 @@ func TestCallbacksAndStop(t *testing.T) {
 		}
 		<-time.After(10 * time.Second)
 		synctest.Wait()
-		if n < 5 {
-			t.Errorf("%d rounds", n)
+		was := n.Load()
+		if was < 5 {
+			t.Errorf("%d rounds", was)
 		}
-		was := n
 		s.Stop()
 		s.Stop()
 		s.Hurry("s")
@@ -563,7 +574,7 @@ func TestCallbacksAndStop(t *testing.T) {
 			t.Error("a stopped scheduler took a set")
 		}
 		<-time.After(10 * time.Second)
-		if n != was {
+		if n.Load() != was {
 			t.Error("a callback ran after Stop")
 		}
 	})

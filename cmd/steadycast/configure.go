@@ -60,12 +60,28 @@ func checked(ok bool, ps config.Problems) report {
 }
 
 func newReloadCommand(c *cli) *cobra.Command {
-	var dryRun bool
+	var dryRun, crashLoop, fence bool
 	cmd := &cobra.Command{
 		Use: "reload", Short: "Read the configuration again; a bad one changes nothing", GroupID: groupConfigure, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client := c.client()
 			defer client.Close()
+			var clear []string
+			if crashLoop {
+				clear = append(clear, "crash_loop")
+			}
+			if fence {
+				clear = append(clear, "fence")
+			}
+			if dryRun && len(clear) > 0 {
+				return usageError(errors.New("--dry-run does not go with --clear-crash-loop or --clear-fence"))
+			}
+			for _, what := range clear {
+				var done api.Done
+				if err := client.Post(cmd.Context(), "clear", api.ClearRequest{What: what}, &done); err != nil {
+					return err
+				}
+			}
 			var got api.Reload
 			if err := client.Post(cmd.Context(), "reload", api.ReloadRequest{DryRun: dryRun}, &got); err != nil {
 				return err
@@ -94,5 +110,7 @@ func newReloadCommand(c *cli) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would change, and change nothing")
+	cmd.Flags().BoolVar(&crashLoop, "clear-crash-loop", false, "let a speaker announce again that stays out after too many starts")
+	cmd.Flags().BoolVar(&fence, "clear-fence", false, "let a speaker forget the highest ledger position, after a ledger was restored from a copy")
 	return cmd
 }

@@ -246,6 +246,13 @@ func (d *daemon) Reload(_ context.Context, _ api.Caller, dry bool) (api.Reload, 
 	return api.Reload{Applied: !dry, DryRun: dry, Changes: []string{"neighbor tor1: password changed; its session restarts"}}, nil
 }
 
+func (d *daemon) Clear(_ context.Context, _ api.Caller, what string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.entered = append(d.entered, "clear "+what)
+	return nil
+}
+
 func (d *daemon) ProbeNow(context.Context, api.Caller, string, string) error { return nil }
 
 func (d *daemon) Fault(_ context.Context, _ api.Caller, site, what string) error {

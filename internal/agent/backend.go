@@ -10,6 +10,7 @@ import (
 	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/api"
 	"github.com/steadycast/steadycast/internal/ledger"
+	"github.com/steadycast/steadycast/internal/speaker"
 	"github.com/steadycast/steadycast/probe"
 )
 
@@ -76,6 +77,17 @@ func (b *Backend) Reload(ctx context.Context, who api.Caller, dryRun bool) (api.
 		return api.Reload{}, &api.Error{Code: api.CodeUsage, Message: "this daemon has no configuration file to reload"}
 	}
 	return b.Reloads(ctx, who.String(), dryRun)
+}
+
+// Clear ends a state of the speaker that only a person may end.
+func (b *Backend) Clear(ctx context.Context, who api.Caller, what string) error {
+	for _, a := range b.Agents {
+		if err := a.spk.Clear(ctx, speaker.Clearance(what)); err != nil {
+			return err
+		}
+		a.say(steadycast.Event{Kind: steadycast.EventConfig, Actor: who.String(), Reason: "cleared the speaker's " + what})
+	}
+	return nil
 }
 
 // ProbeNow hurries the checks of a service, or of all.

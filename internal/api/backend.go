@@ -23,6 +23,8 @@ type Backend interface {
 	// Reload reads the configuration again; a bad one changes nothing and is in
 	// the result as problems.
 	Reload(ctx context.Context, who Caller, dryRun bool) (Reload, error)
+	// Clear ends a state of the speaker that only a person may end: crash_loop, fence.
+	Clear(ctx context.Context, who Caller, what string) error
 	// ProbeNow hurries the checks of a service; an empty service means all of the site.
 	ProbeNow(ctx context.Context, who Caller, site, service string) error
 	// Fault makes a fault at a site of the demo (kill, heal, slow, fast); all

@@ -36,6 +36,7 @@ func (s *Server) mux() *http.ServeMux {
 	m.HandleFunc("POST /v1/unlock", change(s.scope(decide.KindUnlock, "unlock")))
 	m.HandleFunc("POST /v1/resume", change(s.scope(decide.KindResume, "resume")))
 	m.HandleFunc("POST /v1/reload", change(s.postReload))
+	m.HandleFunc("POST /v1/clear", change(s.postClear))
 	m.HandleFunc("POST /v1/probe", change(s.postProbe))
 	m.HandleFunc("POST /v1/fault", change(s.postFault))
 
@@ -299,6 +300,13 @@ func (s *Server) postReload(ctx context.Context, who Caller, q *ReloadRequest) (
 // Done answers a request of which there is nothing to tell.
 type Done struct {
 	Done bool `json:"done"`
+}
+
+func (s *Server) postClear(ctx context.Context, who Caller, q *ClearRequest) (any, error) {
+	if q.What != "crash_loop" && q.What != "fence" {
+		return nil, usage("what: %q; allowed: crash_loop, fence", q.What)
+	}
+	return Done{true}, s.backend.Clear(ctx, who, q.What)
 }
 
 func (s *Server) postProbe(ctx context.Context, who Caller, q *ProbeRequest) (any, error) {

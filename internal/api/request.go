@@ -51,6 +51,12 @@ type ReloadRequest struct {
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
+// ClearRequest is the body of POST /v1/clear.
+type ClearRequest struct {
+	// What is crash_loop or fence.
+	What string `json:"what"`
+}
+
 // ProbeRequest is the body of POST /v1/probe; FaultRequest of POST /v1/fault.
 type ProbeRequest struct {
 	Site    string `json:"site,omitempty"`

@@ -67,6 +67,10 @@ func (b *backend) Reload(ctx context.Context, who Caller, dry bool) (Reload, err
 	b.call(ctx, who, "reload dry=%v", dry)
 	return Reload{DryRun: dry}, b.err
 }
+func (b *backend) Clear(ctx context.Context, who Caller, what string) error {
+	b.call(ctx, who, "clear %s", what)
+	return b.err
+}
 func (b *backend) ProbeNow(ctx context.Context, who Caller, site, service string) error {
 	b.call(ctx, who, "probe %s %s", site, service)
 	return b.err
@@ -221,6 +225,8 @@ func TestRequests(t *testing.T) {
 		{"POST", "/v1/thaw", `{"prefix":"192.0.2.0/24","reason":"over","dry_run":true}`, 200, "goes on at every site 192.0.2.0/24", `thaw "" 192.0.2.0/24 dry=true: over by ` + me()},
 		{"POST", "/v1/unlock", `{"site":"fra","reason":"fixed"}`, 200, "the lock of fra is cleared", `unlock "fra" invalid Prefix dry=false: fixed by ` + me()},
 		{"POST", "/v1/resume", `{"site":"fra","reason":"fixed"}`, 200, "fra may return", `resume "fra" invalid Prefix dry=false: fixed by ` + me()},
+		{"POST", "/v1/clear", `{"what":"fence"}`, 200, `"done":true`, "clear fence by " + me()},
+		{"POST", "/v1/clear", `{"what":"everything"}`, 400, "crash_loop, fence", ""},
 		{"POST", "/v1/reload", `{"dry_run":true}`, 200, `"dry_run":true`, "reload dry=true by " + me()},
 		{"POST", "/v1/probe", `{"site":"fra","service":"web"}`, 200, "true", "probe fra web by " + me()},
 		{"POST", "/v1/probe", `{"service":"mail"}`, 404, "no service", ""},

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(raiseAndHang) != "" {
 		raiseAndWait()
 	}
-	_ = flag.Set("test.parallel", "4")
+	_ = flag.Set("test.parallel", "5")
 	os.Exit(m.Run())
 }
 

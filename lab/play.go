@@ -21,7 +21,7 @@ type play struct {
 }
 
 // pause is how often a fact is looked at again.
-const pause = 50 * time.Millisecond
+const pause = 100 * time.Millisecond
 
 // Play runs a scenario in a lab that is up, writing what was expected beside
 // what was seen. The first line that does not come out ends it with an error.

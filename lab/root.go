@@ -20,7 +20,7 @@ var fromEtc = []string{
 	"localtime", "nsswitch.conf", "pam.d", "passwd", "protocols", "services",
 }
 
-// owned are folders that daemons want for themselves, with their users.
+// owned are folders that packages and images make for the daemons, with their users.
 var owned = []struct{ dir, user string }{
 	{"/etc/frr", "frr"}, {"/run/frr", "frr"}, {"/var/log/frr", "frr"}, {"/var/tmp/frr", "frr"},
 	{"/run/steadycast", "root"}, {"/var/lib/steadycast", "root"}, {"/run/bird", "bird"}, {"/run/openbgpd", "root"}, {"/run/exabgp", "exabgp"},

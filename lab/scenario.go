@@ -117,7 +117,7 @@ func parseScenario(file, text string) (*Scenario, error) {
 		}
 	}
 	if s.Title == "" {
-		problems = append(problems, fmt.Errorf("%s:1: no title; start with a line of prose: # What must be seen.", file))
+		problems = append(problems, fmt.Errorf("%s:1: no title; start with a line of prose that says what must be seen", file))
 	}
 	if len(s.On) == 0 || len(s.steps) == 0 {
 		problems = append(problems, fmt.Errorf("%s:1: `on TOPOLOGY…` and at least one step are needed", file))

@@ -17,6 +17,7 @@ func TestScenarios(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
 			for _, file := range topologies(t) {
 				topo, err := Load(file)
 				if err != nil {

@@ -29,6 +29,7 @@ type naive struct {
 
 type naiveCount struct {
 	voices, bad, good int
+	since             Now // when a quorum had begun to fail
 	enough            bool
 }
 
@@ -66,10 +67,10 @@ func (n *naive) accepted(v string, k int) []int {
 
 // run is how many of v's newest accepted observations since cut have the outcome
 // of the newest, each heard while the one before was fresh.
-func (n *naive) run(v string, k, cut int) (length int, newest steadycast.Result, from Now, any bool) {
+func (n *naive) run(v string, k, cut int) (length int, began Now, newest steadycast.Result, from Now, any bool) {
 	is := n.accepted(v, k)
 	if len(is) == 0 {
-		return 0, newest, 0, false
+		return 0, 0, newest, 0, false
 	}
 	last := n.history[is[len(is)-1]]
 	for j := len(is) - 1; j >= 0 && is[j] >= cut; j-- {
@@ -77,9 +78,9 @@ func (n *naive) run(v string, k, cut int) (length int, newest steadycast.Result,
 		if h.o.Result.Outcome != last.o.Result.Outcome || j < len(is)-1 && n.history[is[j+1]].at-h.from > n.window {
 			break
 		}
-		length++
+		length, began = length+1, h.at
 	}
-	return length, last.o.Result, last.from, true
+	return length, began, last.o.Result, last.from, true
 }
 
 func (n *naive) count(k int, now Now, cut int) naiveCount {
@@ -104,6 +105,7 @@ func (n *naive) count(k int, now Now, cut int) naiveCount {
 		outcome   steadycast.Outcome
 		hard      bool
 		bad, good int
+		began     Now
 	}
 	assigned := map[string]bool{}
 	fresh := map[string][]say{}
@@ -113,11 +115,11 @@ func (n *naive) count(k int, now Now, cut int) naiveCount {
 			continue
 		}
 		assigned[groupOf(v)] = true
-		length, res, from, any := n.run(v, k, cut)
+		length, began, res, from, any := n.run(v, k, cut)
 		if !any || now-from > n.window {
 			continue
 		}
-		s := say{outcome: res.Outcome, hard: res.Class == steadycast.Hard}
+		s := say{outcome: res.Outcome, hard: res.Class == steadycast.Hard, began: began}
 		switch res.Outcome {
 		case steadycast.Down:
 			s.bad = length
@@ -131,6 +133,7 @@ func (n *naive) count(k int, now Now, cut int) naiveCount {
 	}
 	c := naiveCount{voices: len(fresh)}
 	var bad, good []int
+	var begins []Now
 	down, up := 0, 0
 	for _, members := range fresh {
 		known := slices.DeleteFunc(slices.Clone(members), func(s say) bool { return s.outcome == steadycast.Unknown })
@@ -148,6 +151,9 @@ func (n *naive) count(k int, now Now, cut int) naiveCount {
 			}
 		}
 		bad, good = append(bad, b), append(good, g)
+		if b > 0 { // the group has failed since the last of its members began to
+			begins = append(begins, slices.MaxFunc(known, func(x, y say) int { return int(x.began - y.began) }).began)
+		}
 	}
 	switch {
 	case n.solo:
@@ -177,6 +183,10 @@ func (n *naive) count(k int, now Now, cut int) naiveCount {
 		return 0
 	}
 	c.bad, c.good = greatest(bad), greatest(good)
+	if c.bad > 0 {
+		slices.Sort(begins)
+		c.since = begins[c.voices/2]
+	}
 	return c
 }
 
@@ -214,8 +224,8 @@ func TestCountLikeNaive(t *testing.T) {
 		s, n := countingSite(t)
 		var now Now
 		seq := uint64(10)
-		for range rapid.IntRange(1, 40).Draw(t, "events") {
-			now += Now(rapid.SampledFrom([]int{0, 0, 0, 200, 500, 1000, 4100}).Draw(t, "wait")) * time.Millisecond
+		for range rapid.IntRange(5, 60).Draw(t, "events") {
+			now += Now(rapid.SampledFrom([]int{0, 0, 0, 200, 500, 900, 1600, 4100}).Draw(t, "wait")) * time.Millisecond
 			seq += rapid.SampledFrom([]uint64{0, 1, 1, 1}).Draw(t, "seq")
 			h := heard{at: now, from: now - Now(rapid.SampledFrom([]int{0, 0, 0, 800, 3900, 4001}).Draw(t, "age"))*time.Millisecond}
 			h.o = steadycast.Observation{
@@ -228,7 +238,7 @@ func TestCountLikeNaive(t *testing.T) {
 			n.history = append(n.history, h)
 			s.Step(now, Observed{Observation: h.o, From: h.from})
 			got, want := s.services[0].tally, n.at(now)
-			if got.bad != want.bad || got.good != want.good || got.enough != want.enough || got.enough && got.voices != want.voices {
+			if got.bad != want.bad || got.good != want.good || got.enough != want.enough || got.enough && got.voices != want.voices || got.bad > 0 && got.since != want.since {
 				t.Fatalf("after %d at %v: counted %+v, want %+v", len(n.history), now, got, want)
 			}
 		}

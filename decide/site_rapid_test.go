@@ -362,7 +362,7 @@ func TestSiteNever(t *testing.T) {
 			w.step(Proved{Actual: w.act})
 			w.commit()
 		}
-		do := []string{"fail", "fail", "pass", "pass", "mixed", "answer", "answer", "ledger", "commit", "speak", "speak", "wait", "no ledger"}
+		do := []string{"fail", "fail", "pass", "pass", "mixed", "answer", "answer", "ledger", "ledger", "commit", "speak", "speak", "wait", "no ledger"}
 		for range rapid.IntRange(20, 80).Draw(t, "steps") {
 			switch rapid.SampledFrom(do).Draw(t, "do") {
 			case "fail":

@@ -18,7 +18,8 @@ type resolver struct {
 	n        Neighbor
 	internal bool
 	asn      uint32
-	nextHop  [2]netip.Addr // IPv4, IPv6
+	nextHop  [2]netip.Addr         // IPv4, IPv6
+	plain    [3][2]*pathAttributes // by stance and family, of routes without attributes of their own
 	memo     map[string]*pathAttributes
 }
 
@@ -48,16 +49,20 @@ func newResolver(s Settings, n Neighbor, local netip.Addr) *resolver {
 // resolve returns the attributes of route, nil if this neighbour does not carry
 // its family or there is no next hop for it.
 func (r *resolver) resolve(route steadycast.Route) *pathAttributes {
-	hop := r.nextHop[familyIndex(route.Prefix.Addr())]
-	if !hop.IsValid() || !r.n.carries(familyOf(route.Prefix.Addr())) {
+	hop, ok := r.hop(route.Prefix)
+	if !ok {
 		return nil
 	}
-	key := fmt.Appendf(nil, "%d %s", route.Stance, hop)
+	if route.MED == nil && len(route.Communities)+len(route.LargeCommunities) == 0 && int(route.Stance) < len(r.plain) {
+		a := &r.plain[route.Stance][familyIndex(hop)]
+		if *a == nil {
+			*a = r.attributes(route, hop)
+		}
+		return *a
+	}
+	key := fmt.Appendf(nil, "%d %s %v %v", route.Stance, hop, route.Communities, route.LargeCommunities)
 	if route.MED != nil {
 		key = fmt.Appendf(key, " %d", *route.MED)
-	}
-	if len(route.Communities)+len(route.LargeCommunities) > 0 {
-		key = fmt.Appendf(key, " %v %v", route.Communities, route.LargeCommunities)
 	}
 	if a, ok := r.memo[string(key)]; ok {
 		return a
@@ -68,6 +73,12 @@ func (r *resolver) resolve(route steadycast.Route) *pathAttributes {
 	a := r.attributes(route, hop)
 	r.memo[string(key)] = a
 	return a
+}
+
+// hop returns the next hop of p, false if this neighbour cannot hear of p.
+func (r *resolver) hop(p netip.Prefix) (netip.Addr, bool) {
+	hop := r.nextHop[familyIndex(p.Addr())]
+	return hop, hop.IsValid() && r.n.carries(familyOf(p.Addr()))
 }
 
 func (r *resolver) attributes(route steadycast.Route, hop netip.Addr) *pathAttributes {

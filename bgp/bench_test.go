@@ -6,6 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -91,32 +95,104 @@ func newBare(t testing.TB, r *sink.Router) announcer {
 	return bare{t, srv}
 }
 
-// BenchmarkWire measures from the call to the last prefix read at the router.
+// BenchmarkWire measures from the call to the last prefix read at the router:
+// the speaker and bare GoBGP in turn, each with a router of its own, and the
+// ratio of the two.
 func BenchmarkWire(b *testing.B) {
 	for _, n := range []int{1, 100, 10000} {
-		ps := hostRoutes(n)
-		for _, who := range []struct {
-			name string
-			new  func(testing.TB, *sink.Router) announcer
-		}{{"steadycast", newSpeaking}, {"gobgp", newBare}} {
-			b.Run(fmt.Sprintf("%d/%s", n, who.name), func(b *testing.B) {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			ps := hostRoutes(n)
+			type side struct {
+				r        *sink.Router
+				a        announcer
+				up, down []time.Duration
+			}
+			var sides [2]side
+			for i, open := range []func(testing.TB, *sink.Router) announcer{newSpeaking, newBare} {
 				r := listenSink(b, sink.Options{})
-				a := who.new(b, r)
-				hears(b, r, "a session", func(t sink.Table) bool { return t[home] != nil })
-				var up, down time.Duration
-				for b.Loop() {
+				sides[i] = side{r: r, a: open(b, r)}
+			}
+			for _, s := range sides {
+				hears(b, s.r, "a session", func(t sink.Table) bool { return t[home] != nil })
+			}
+			for b.Loop() {
+				for i := range sides {
+					s := &sides[i]
 					t0 := time.Now()
-					a.announce(ps)
-					hears(b, r, "all", func(t sink.Table) bool { return len(t[home]) == n })
+					s.a.announce(ps)
+					hears(b, s.r, "all", func(t sink.Table) bool { return len(t[home]) == n })
 					t1 := time.Now()
-					a.withdraw(ps)
-					hears(b, r, "none", func(t sink.Table) bool { return len(t[home]) == 0 })
-					up += t1.Sub(t0)
-					down += time.Since(t1)
+					s.a.withdraw(ps)
+					hears(b, s.r, "none", func(t sink.Table) bool { return len(t[home]) == 0 })
+					s.up, s.down = append(s.up, t1.Sub(t0)), append(s.down, time.Since(t1))
 				}
-				b.ReportMetric(float64(up.Microseconds())/float64(b.N)/1000, "ms/announce")
-				b.ReportMetric(float64(down.Microseconds())/float64(b.N)/1000, "ms/withdraw")
-			})
-		}
+			}
+			up, down := median(sides[0].up), median(sides[0].down)
+			b.ReportMetric(up, "ms-announce")
+			b.ReportMetric(down, "ms-withdraw")
+			b.ReportMetric(up/median(sides[1].up), "x-gobgp-announce")
+			b.ReportMetric(down/median(sides[1].down), "x-gobgp-withdraw")
+			b.ReportMetric(0, "ns/op")
+		})
 	}
+}
+
+// median in milliseconds.
+func median(ds []time.Duration) float64 {
+	slices.Sort(ds)
+	return float64(ds[len(ds)/2]) / float64(time.Millisecond)
+}
+
+// BenchmarkOneOfMany is a withdrawal while ten thousand others stay.
+func BenchmarkOneOfMany(b *testing.B) {
+	ps := hostRoutes(10_000)
+	r := listenSink(b, sink.Options{})
+	a := newSpeaking(b, r)
+	var took []time.Duration
+	for b.Loop() {
+		a.announce(ps)
+		hears(b, r, "all", func(t sink.Table) bool { return len(t[home]) == len(ps) })
+		t0 := time.Now()
+		a.announce(ps[1:])
+		hears(b, r, "one gone", func(t sink.Table) bool { return len(t[home]) == len(ps)-1 })
+		took = append(took, time.Since(t0))
+	}
+	b.ReportMetric(median(took), "ms-withdraw")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkIdle is what a speaker with one router and 100 prefixes costs when
+// nothing happens: resident memory of the whole process, and processor time.
+func BenchmarkIdle(b *testing.B) {
+	ps := hostRoutes(100)
+	r := listenSink(b, sink.Options{})
+	newSpeaking(b, r).announce(ps)
+	hears(b, r, "all", func(t sink.Table) bool { return len(t[home]) == len(ps) })
+	runtime.GC()
+	var before, after syscall.Rusage
+	const watch = 3 * time.Second
+	for b.Loop() {
+		syscall.Getrusage(syscall.RUSAGE_SELF, &before)
+		<-time.After(watch)
+		syscall.Getrusage(syscall.RUSAGE_SELF, &after)
+	}
+	cpu := func(u syscall.Rusage) time.Duration {
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	b.ReportMetric(100*float64(cpu(after)-cpu(before))/float64(watch), "%cpu")
+	b.ReportMetric(resident(b), "MB-resident")
+	b.ReportMetric(0, "ns/op")
+}
+
+// resident reads this process's resident memory.
+func resident(b *testing.B) float64 {
+	raw, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var size, pages float64
+	if _, err := fmt.Sscan(string(raw), &size, &pages); err != nil {
+		b.Fatal(err)
+	}
+	return pages * float64(os.Getpagesize()) / 1e6
 }

@@ -36,6 +36,7 @@ type pusher struct {
 	resolver *resolver
 	encoded  map[*pathAttributes][]*anypb.Any
 	have     map[netip.Prefix]*pathAttributes
+	base     []steadycast.Route // what have was completed for; nil if it was not
 }
 
 func (p *pusher) init(n *neighbor, s Settings, cfg Neighbor) {
@@ -95,7 +96,7 @@ func (p *pusher) push() {
 		p.mu.Unlock()
 		next := newResolver(s, cfg, local)
 		if p.resolver == nil || !p.resolver.same(next) {
-			p.resolver, p.encoded = next, map[*pathAttributes][]*anypb.Any{}
+			p.resolver, p.encoded, p.base = next, map[*pathAttributes][]*anypb.Any{}, nil
 		}
 		done, err := p.apply(routes, gen)
 		if !done {
@@ -126,17 +127,8 @@ func (p *pusher) push() {
 // apply makes the table what routes say: withdrawals first, then the rest. It
 // stops when there is a newer wish than gen.
 func (p *pusher) apply(routes []steadycast.Route, gen uint64) (done bool, err error) {
-	keep := func(q netip.Prefix) bool {
-		i, ok := slices.BinarySearchFunc(routes, q, func(r steadycast.Route, q netip.Prefix) int { return comparePrefix(r.Prefix, q) })
-		return ok && p.resolver.resolve(routes[i]) != nil
-	}
-	var gone []netip.Prefix
-	for q := range p.have {
-		if !keep(q) {
-			gone = append(gone, q)
-		}
-	}
-	slices.SortFunc(gone, comparePrefix)
+	gone, come := p.difference(routes)
+	p.base = nil
 	for _, q := range gone {
 		if p.gen.Load() != gen {
 			return false, nil
@@ -147,7 +139,7 @@ func (p *pusher) apply(routes []steadycast.Route, gen uint64) (done bool, err er
 		}
 		delete(p.have, q)
 	}
-	for _, r := range routes {
+	for _, r := range come {
 		a := p.resolver.resolve(r)
 		if a == nil || a.equal(p.have[r.Prefix]) {
 			continue
@@ -161,7 +153,57 @@ func (p *pusher) apply(routes []steadycast.Route, gen uint64) (done bool, err er
 		}
 		p.have[r.Prefix] = a
 	}
+	if err == nil {
+		p.base = routes
+	}
 	return true, err
+}
+
+// difference returns what must go and what may have to be said. After a push
+// that was completed it compares with what that one was about, which in a large
+// table is a hundred times less work than asking about every prefix.
+func (p *pusher) difference(routes []steadycast.Route) (gone []netip.Prefix, come []steadycast.Route) {
+	if p.base != nil {
+		return between(p.base, routes)
+	}
+	for q := range p.have {
+		_, found := slices.BinarySearchFunc(routes, q, func(r steadycast.Route, q netip.Prefix) int { return comparePrefix(r.Prefix, q) })
+		if _, ok := p.resolver.hop(q); !found || !ok {
+			gone = append(gone, q)
+		}
+	}
+	slices.SortFunc(gone, comparePrefix)
+	return gone, routes
+}
+
+// between compares two sets in order of prefix.
+func between(old, new []steadycast.Route) (gone []netip.Prefix, come []steadycast.Route) {
+	for len(old) > 0 || len(new) > 0 {
+		c := -1
+		switch {
+		case len(old) == 0:
+			c = 1
+		case len(new) > 0:
+			c = comparePrefix(old[0].Prefix, new[0].Prefix)
+		}
+		switch {
+		case c < 0:
+			gone, old = append(gone, old[0].Prefix), old[1:]
+		case c > 0:
+			come, new = append(come, new[0]), new[1:]
+		default:
+			if !sameAttributes(old[0], new[0]) {
+				come = append(come, new[0])
+			}
+			old, new = old[1:], new[1:]
+		}
+	}
+	return gone, come
+}
+
+func sameAttributes(a, b steadycast.Route) bool {
+	return a.Stance == b.Stance && same(a.MED, b.MED) &&
+		slices.Equal(a.Communities, b.Communities) && slices.Equal(a.LargeCommunities, b.LargeCommunities)
 }
 
 // encode writes attributes for GoBGP, once for all prefixes that share them.

@@ -159,9 +159,10 @@ func (q *asking) rule(r *Ruling) *steadycast.Permit {
 	case steadycast.Deprefer:
 		u.Depreferred, u.Guard = true, refusal.Guard
 	case steadycast.Return:
-		restoring := q.restoring()
 		u.Depreferred, u.Guard = false, ""
-		if restoring {
+		// What is in resumes without a permit. Were it moved to Returning it would
+		// not be counted, and could then leave without meeting the floor.
+		if u.Phase == steadycast.In {
 			break
 		}
 		// A unit's first announcement is no change of anything, and a person's
@@ -184,14 +185,9 @@ func (q *asking) rule(r *Ruling) *steadycast.Permit {
 	return &p
 }
 
-// restoring: the unit never left, it was only depreferred, and is itself again.
+// restoring: the unit never left; at most it was depreferred, and is itself again.
 func (q *asking) restoring() bool {
-	return q.action == steadycast.Return && q.u.Phase == steadycast.In && q.u.Depreferred
-}
-
-// aborting: the unit may be on its way back, is not counted yet, and must turn round.
-func (q *asking) aborting() bool {
-	return q.action == steadycast.Withdraw && q.u.Phase == steadycast.Returning
+	return q.action == steadycast.Return && q.u.Phase == steadycast.In
 }
 
 // charge books an automatic withdrawal: once per unit, once per request for the

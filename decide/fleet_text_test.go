@@ -87,6 +87,8 @@ type stage struct {
 	hidden []string
 	loads  []Load
 	last   []Answer
+	// applied hears every entry after it was applied, if set.
+	applied func(Entry)
 }
 
 func newStage(t *testing.T) *stage {
@@ -116,8 +118,11 @@ func (s *stage) apply(e Entry) Reply {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if a, b := fmt.Sprintf("%+v", tried), fmt.Sprintf("%+v", r); len(a) != len(b) {
-		s.t.Errorf("Try said something else than Apply:\n%s\n%s", a, b)
+	if s.applied != nil {
+		s.applied(back)
+	}
+	if text(tried) != text(r) {
+		s.t.Errorf("Try said something else than Apply:\n%s\n%s", text(tried), text(r))
 	}
 	return r
 }
@@ -128,7 +133,8 @@ func (s *stage) seen() []Seen {
 	for _, p := range v.Prefixes {
 		x := Seen{Prefix: p.Prefix}
 		for _, u := range v.Units {
-			if u.Unit.Prefix != p.Prefix || u.Phase != steadycast.In || slices.Contains(s.hidden, u.Unit.Site) {
+			// Whoever returns may be seen announcing before it is proven.
+			if u.Unit.Prefix != p.Prefix || u.Phase == steadycast.Out || slices.Contains(s.hidden, u.Unit.Site) {
 				continue
 			}
 			x.Announcing = append(x.Announcing, u.Unit.Site)
@@ -166,10 +172,14 @@ func (s *stage) play(line string) []string {
 		return s.verdict(args, text)
 	case "ask":
 		return s.ask(args, text)
-	case "repeat":
+	case "repeat", "older": // the newest request again, or one with an id before it
 		e := s.entry(KindDecide)
-		e.Decide = &Decide{Requests: []steadycast.Request{s.request(args[0], args[1:], "")}}
-		e.Decide.Requests[0].ID.Seq--
+		e.Decide = &Decide{Requests: []steadycast.Request{s.request(args[0], args[1:], "")}, Seen: s.seen()}
+		s.seq[args[0]]--
+		e.Decide.Requests[0].ID.Seq = s.seq[args[0]]
+		if words[0] == "older" {
+			e.Decide.Requests[0].ID.Seq--
+		}
 		return s.say(s.apply(e))
 	case "why":
 		var out []string

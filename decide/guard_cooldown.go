@@ -14,9 +14,7 @@ func (q *asking) cooldownGuard() verdictOf {
 	case left == 0:
 		return pass("last change %s ago; cooldown %s", wait(q.LT-u.Cool), cooldown)
 	case u.Phase == steadycast.Returning || q.restoring():
-		return pass("last change %s ago; cooldown %s does not bind a unit that is returning or was only depreferred", wait(q.LT-u.Cool), cooldown)
-	case returning && u.Phase == steadycast.In:
-		return pass("it is in; asking again changes nothing")
+		return pass("last change %s ago; cooldown %s does not bind a unit that is returning or never left", wait(q.LT-u.Cool), cooldown)
 	case returning && q.pardoned() != noPardon:
 		return pass("last change %s ago; cooldown %s spared by a person", wait(q.LT-u.Cool), cooldown)
 	case returning && q.underFloor():

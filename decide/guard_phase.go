@@ -9,9 +9,11 @@ func (q *asking) phaseGuard() verdictOf {
 	switch {
 	case q.action == steadycast.Return && u.Phase == steadycast.Out:
 		return q.oneReturning()
+	case q.restoring():
+		return pass("in; it never left")
 	case q.action == steadycast.Return:
 		// Re-enterable: an answer may have been lost, or the agent restarted.
-		return pass("%s; a return may be asked for again", u.Phase)
+		return pass("returning; it may be asked for again")
 	case u.Phase == steadycast.Out:
 		return refuses(0, "", "out since %s: it does not announce", wait(q.LT-u.Changed))
 	case u.Phase == steadycast.Returning:

@@ -1,0 +1,250 @@
+package ledger
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// bench is a leader with a clock in the test's hand and no journal.
+type bench struct {
+	t   *testing.T
+	l   *leader
+	now time.Duration
+}
+
+func newBench(t *testing.T, names ...string) *bench {
+	f := decide.NewFleet()
+	b := &bench{t: t, l: newLeader(f, "n1", 0)}
+	e := b.l.entry(0, decide.KindGenesis)
+	table := policy(names...)
+	table.Revision = 1
+	e.Table = &table
+	b.apply(e)
+	return b
+}
+
+func (b *bench) apply(e decide.Entry) decide.Reply {
+	b.t.Helper()
+	r, err := b.l.fleet.Apply(e)
+	if err != nil || r.Invalid != "" {
+		b.t.Fatal(err, r.Invalid)
+	}
+	b.l.applied(b.now)
+	return r
+}
+
+// duties applies what the leader proposes by itself and gives its kinds.
+func (b *bench) duties() (kinds []decide.Kind) {
+	b.t.Helper()
+	for range 100 {
+		e, ok := b.l.duties(b.now)
+		if !ok {
+			return kinds
+		}
+		kinds = append(kinds, e.Kind)
+		b.apply(e)
+	}
+	b.t.Fatalf("the duties never end: %v", kinds)
+	return nil
+}
+
+func (b *bench) ask(name string, seq uint64, a steadycast.Action) decide.Answer {
+	b.t.Helper()
+	s := site{t: b.t, name: name, seq: seq - 1}
+	e, write, answers, err := b.l.propose(b.now, []steadycast.Request{s.request(a)})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if write {
+		answers = append(answers, b.apply(e).Answers...)
+		b.l.answered(b.now, answers)
+	}
+	return answers[0]
+}
+
+func (b *bench) beat(name string, inc uint64, dead steadycast.RequestID, announcing bool) {
+	beat := decide.Beat{Site: name, Incarnation: inc, DeadThrough: dead}
+	if announcing {
+		u := steadycast.Unit{Site: name, Prefix: netip.MustParsePrefix("192.0.2.0/24")}
+		beat.Announcing = []steadycast.Unit{u}
+		beat.Returned = []decide.ReturnProof{{Unit: u, ID: b.unit(name).Return}}
+	}
+	b.l.hear(b.now, beat)
+}
+
+func (b *bench) unit(name string) decide.UnitView {
+	for _, u := range b.l.view.Units {
+		if u.Unit.Site == name {
+			return u
+		}
+	}
+	b.t.Fatalf("no unit of %s", name)
+	return decide.UnitView{}
+}
+
+func (b *bench) up(names ...string) {
+	for _, n := range names {
+		e := b.l.entry(b.now, decide.KindVerdict)
+		e.Verdicts = []steadycast.Verdict{{Site: n, Service: "web", State: steadycast.Healthy}}
+		b.apply(e)
+		b.ask(n, 1, steadycast.Return)
+		b.beat(n, 1, steadycast.RequestID{}, true)
+		b.duties()
+	}
+}
+
+func (b *bench) announcing() []string { return b.l.seen(b.now)[0].Announcing }
+
+// TestSeenIsFreshAndIn: a site counts while a fresh beat names the unit and the
+// ledger has it In; either alone does not.
+func TestSeenIsFreshAndIn(t *testing.T) {
+	b := newBench(t, "ams", "fra", "lon")
+	b.up("ams", "fra", "lon")
+	if got := b.announcing(); !slices.Equal(got, []string{"ams", "fra", "lon"}) {
+		t.Fatal(got)
+	}
+	b.now += beatFresh
+	b.beat("ams", 1, steadycast.RequestID{}, true)
+	b.now += time.Millisecond
+	if got := b.announcing(); !slices.Equal(got, []string{"ams"}) {
+		t.Errorf("after 5 s without a beat: %v", got)
+	}
+	b.beat("fra", 1, steadycast.RequestID{}, true)
+	b.beat("lon", 1, steadycast.RequestID{}, true)
+	if a := b.ask("fra", 2, steadycast.Withdraw); permitted(a) != steadycast.Withdraw {
+		t.Fatalf("%+v", a)
+	}
+	if got := b.announcing(); !slices.Equal(got, []string{"ams", "lon"}) {
+		t.Errorf("fra holds a permit, though its beat still names the unit: %v", got)
+	}
+}
+
+// TestLostAndFound: beats that name a unit no more make it lost after a while;
+// silence does not, for missing data is never failure.
+func TestLostAndFound(t *testing.T) {
+	b := newBench(t, "ams", "fra")
+	b.up("ams", "fra")
+	for range 4 {
+		b.beat("ams", 1, steadycast.RequestID{}, false)
+		if k := b.duties(); len(k) > 0 {
+			t.Fatalf("after %s: %v", b.now, k)
+		}
+		b.now += time.Second
+	}
+	b.beat("ams", 1, steadycast.RequestID{}, true) // it was a moment only
+	b.duties()
+	for range 5 {
+		b.now += time.Second
+		b.beat("ams", 1, steadycast.RequestID{}, false)
+		b.duties()
+	}
+	if b.unit("ams").Lost {
+		t.Fatal("lost after 4 s")
+	}
+	b.now += time.Second
+	b.beat("ams", 1, steadycast.RequestID{}, false)
+	if k := b.duties(); !slices.Contains(k, decide.KindLost) || !b.unit("ams").Lost || b.unit("ams").Phase != steadycast.In {
+		t.Fatalf("%v, %+v", k, b.unit("ams"))
+	}
+	b.beat("ams", 1, steadycast.RequestID{}, true)
+	if k := b.duties(); !slices.Contains(k, decide.KindFound) || b.unit("ams").Lost {
+		t.Fatalf("%v, %+v", k, b.unit("ams"))
+	}
+	b.now += time.Hour
+	b.duties()
+	if b.unit("fra").Lost {
+		t.Error("silence made fra lost")
+	}
+}
+
+// TestVoidByBeat: a permit comes back only when its holder says that it is dead
+// and that the unit announces; and never an order's.
+func TestVoidByBeat(t *testing.T) {
+	b := newBench(t, "ams", "fra", "lon")
+	b.up("ams", "fra", "lon")
+	granted := b.ask("fra", 2, steadycast.Withdraw)
+	if permitted(granted) != steadycast.Withdraw {
+		t.Fatalf("%+v", granted)
+	}
+	b.beat("fra", 1, steadycast.RequestID{Incarnation: 1, Seq: 1}, true) // an earlier one is dead
+	b.beat("fra", 1, granted.ID, false)                                  // dead, but it does not announce
+	if b.duties(); b.unit("fra").Phase != steadycast.Out {
+		t.Fatal("the permit came back without proof")
+	}
+	b.beat("fra", 1, granted.ID, true)
+	if k := b.duties(); !slices.Contains(k, decide.KindVoid) || b.unit("fra").Phase != steadycast.In || b.unit("fra").BudgetUsed != 0 {
+		t.Fatalf("%v, %+v", k, b.unit("fra"))
+	}
+	e := b.l.entry(b.now, decide.KindOrder)
+	e.Order = &steadycast.Order{Kind: steadycast.OrderWithdraw, Site: "fra", Actor: "ann", Reason: "test", Force: true}
+	b.apply(e)
+	b.beat("fra", 9, steadycast.RequestID{Incarnation: 9}, true)
+	b.duties()
+	e = b.l.entry(b.now, decide.KindOrderClear)
+	e.Scope, e.Actor, e.Reason = &decide.Scope{Site: "fra"}, "ann", "test"
+	b.apply(e)
+	if k := b.duties(); b.unit("fra").Phase != steadycast.Out {
+		t.Errorf("an order's permit was given back: %v", k)
+	}
+}
+
+// TestLateBeat: what an earlier start of the agent said is over.
+func TestLateBeat(t *testing.T) {
+	b := newBench(t, "ams", "fra")
+	b.up("ams", "fra")
+	b.beat("fra", 2, steadycast.RequestID{}, false)
+	b.beat("fra", 1, steadycast.RequestID{}, true)
+	if got := b.announcing(); !slices.Equal(got, []string{"ams"}) {
+		t.Error(got)
+	}
+}
+
+// TestOffsetIsFixed: a new leader goes on from the last entry; what passed
+// between is lost, and never caught up with.
+func TestOffsetIsFixed(t *testing.T) {
+	b := newBench(t, "fra")
+	b.now = 5 * time.Second
+	b.apply(b.l.entry(b.now, decide.KindTick))
+	if got := b.l.fleet.LT(); got != 5000 {
+		t.Fatal(got)
+	}
+	next := newLeader(b.l.fleet, "n2", 3*time.Hour) // its own monotonic clock
+	if got := next.lt(3*time.Hour + 2*time.Second); got != 7000 {
+		t.Errorf("two seconds later it is %d", got)
+	}
+	if at := next.tickAt(); at < 3*time.Hour || at > 3*time.Hour+tickIdle {
+		t.Errorf("the next tick is at %s", at)
+	}
+}
+
+// TestDenialOfEachIncident: the first refusal by a guard is written, the next
+// ones only after the incident.
+func TestDenialOfEachIncident(t *testing.T) {
+	b := newBench(t, "ams", "fra", "lon")
+	b.up("ams", "fra", "lon")
+	e := b.l.entry(b.now, decide.KindFreeze)
+	e.Scope, e.Actor, e.Reason = &decide.Scope{}, "ann", "test"
+	b.apply(e)
+	index := func() uint64 { return b.l.fleet.Fence().Index }
+	written := func(seq uint64) bool {
+		from := index()
+		if a := b.ask("fra", seq, steadycast.Withdraw); permitted(a) != steadycast.NoAction {
+			t.Fatalf("%+v", a)
+		}
+		return index() > from
+	}
+	for i, want := range []bool{true, false, false} {
+		if got := written(uint64(10 + i)); got != want {
+			t.Errorf("refusal %d written: %t", i+1, got)
+		}
+	}
+	b.now += incidentOver
+	if !written(20) {
+		t.Error("the refusal of a new incident was not written")
+	}
+}

@@ -129,6 +129,7 @@ func (s *Site) Step(now Now, in Input) []Effect {
 		dirty = s.looked(now, in) || dirty
 	case Equipped:
 		s.o.VIPs = slices.Clone(in.VIPs)
+		s.forget(in.Views)
 		dirty = true
 	case SpeakerLost:
 		s.loseSpeaker(in.Reason)

@@ -40,8 +40,12 @@ type SpeakerLost struct{ Reason string }
 // LedgerLost says that the ledger cannot be reached; it ends with the next Committed.
 type LedgerLost struct{ Reason string }
 
-// Equipped replaces the addresses that go into every RouteSet, after a reload.
-type Equipped struct{ VIPs []netip.Prefix }
+// Equipped replaces, after a reload, the addresses that go into every RouteSet,
+// and the names of the outside views that count.
+type Equipped struct {
+	VIPs  []netip.Prefix
+	Views []string
+}
 
 // Viewed is one look at a prefix from outside: a router's table, a looking glass.
 // Up means that our route is there, Down that it is not.

@@ -45,6 +45,18 @@ func (s *Site) looked(now Now, in Viewed) bool {
 	return true
 }
 
+// forget drops the views that are no longer asked.
+func (s *Site) forget(keep []string) {
+	s.views = slices.DeleteFunc(s.views, func(v view) bool {
+		gone := !slices.Contains(keep, v.name)
+		if gone {
+			s.recover(alarmKey{kind: "outside", name: v.name + " " + v.prefix.String()},
+				steadycast.Event{Prefix: v.prefix, Reason: v.name + " is no longer asked"})
+		}
+		return gone
+	})
+}
+
 // late: the view has not looked since the set last changed.
 func (s *Site) late(v *view) bool { return s.given && v.from < s.setAt }
 

@@ -170,7 +170,8 @@ func (a *Agent) Reload(ctx context.Context, p Plan, actor string) error {
 			return
 		}
 		a.plan.Store(&p)
-		a.step(decide.Equipped{VIPs: p.VIPs})
+		a.views.use(p.Outside)
+		a.step(decide.Equipped{VIPs: p.VIPs, Views: viewNames(p.Outside)})
 	})
 	if err != nil {
 		return err

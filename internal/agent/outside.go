@@ -25,14 +25,14 @@ const (
 	lookBound  = 4                // looks under way at once
 )
 
-// outside asks the views. run is its goroutine; wanted is what it compares with.
+// outside asks the views. run is its goroutine; mu guards what it is told.
 type outside struct {
-	checks []probe.Check
-	env    probe.Env
-	tell   func(name string, p netip.Prefix, r steadycast.Result, from time.Duration)
-	now    func() time.Duration
+	env  probe.Env
+	tell func(name string, p netip.Prefix, r steadycast.Result, from time.Duration)
+	now  func() time.Duration
 
 	mu     sync.Mutex
+	checks []probe.Check
 	wanted map[netip.Prefix]bool
 	kick   chan struct{}
 }
@@ -56,11 +56,23 @@ func (o *outside) want(set steadycast.RouteSet, all []netip.Prefix) {
 	}
 }
 
-// run looks until ctx ends. Without views it does nothing.
-func (o *outside) run(ctx context.Context) {
-	if len(o.checks) == 0 {
-		return
+// use replaces the views.
+func (o *outside) use(checks []probe.Check) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.checks = checks
+}
+
+func viewNames(checks []probe.Check) []string {
+	names := make([]string, len(checks))
+	for i, c := range checks {
+		names[i] = c.Name
 	}
+	return names
+}
+
+// run looks until ctx ends.
+func (o *outside) run(ctx context.Context) {
 	due := time.NewTimer(lookAgain)
 	defer due.Stop()
 	for {
@@ -82,6 +94,7 @@ func (o *outside) run(ctx context.Context) {
 // know agree with what is wanted.
 func (o *outside) look(ctx context.Context) bool {
 	o.mu.Lock()
+	checks := o.checks
 	prefixes := make([]netip.Prefix, 0, len(o.wanted))
 	wanted := make(map[netip.Prefix]bool, len(o.wanted))
 	for p, w := range o.wanted {
@@ -97,7 +110,7 @@ func (o *outside) look(ctx context.Context) bool {
 		agree = true
 		slots = make(chan struct{}, lookBound)
 	)
-	for _, c := range o.checks {
+	for _, c := range checks {
 		for _, p := range prefixes {
 			select {
 			case slots <- struct{}{}:

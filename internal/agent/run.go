@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -123,18 +121,9 @@ type daemon struct {
 func planOf(c *config.Config) Plan {
 	return Plan{
 		Table: c.Table(), Probes: c.Probes(c.Node.Site, c.Node.Site), VIPs: c.VIPs(), VIPsOf: vipsOf(c),
-		Config: api.Config{Path: c.File, Hash: hash(c), LoadedAt: time.Now()},
+		Outside: c.Node.Outside,
+		Config:  api.Config{Path: c.File, Hash: c.Hash(), LoadedAt: time.Now()},
 	}
-}
-
-// hash names a configuration: every setting that holds, defaults included. Its
-// secrets are masked before, so a new password alone leaves it as it was.
-func hash(c *config.Config) string {
-	h := sha256.New()
-	for _, line := range c.Effective() {
-		fmt.Fprintln(h, line)
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 // vipsOf are, by service, the addresses whose absence is a fault.
@@ -159,9 +148,9 @@ func (d *daemon) reload(ctx context.Context, who string, dryRun bool) (api.Reloa
 		if !dryRun {
 			d.agent.reloadFailed(problems.Lines()[0])
 		}
-		return api.Reload{DryRun: dryRun, Hash: hash(d.cfg), Problems: problems.Lines()}, nil
+		return api.Reload{DryRun: dryRun, Hash: d.cfg.Hash(), Problems: problems.Lines()}, nil
 	}
-	out := api.Reload{DryRun: dryRun, Hash: hash(next)}
+	out := api.Reload{DryRun: dryRun, Hash: next.Hash()}
 	for _, c := range config.Diff(d.cfg, next) {
 		out.Changes = append(out.Changes, c.String())
 	}

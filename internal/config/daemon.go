@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/steadycast/steadycast/probe"
 )
 
 // maxSocket is the longest path of a unix socket: sun_path with its ending zero (unix(7)).
@@ -67,11 +69,47 @@ func (j *judge) daemon() {
 	}
 	j.word("isolated", n.Isolated, "deprefer", "freeze")
 	j.stop()
+	j.outside()
 	for i, argv0 := range n.Exec {
 		if !filepath.IsAbs(argv0) || filepath.Clean(argv0) != argv0 {
 			j.say(r, fmt.Sprintf("exec[%d]", i), "%q is not the absolute path of a program", brief(argv0))
 		}
 	}
+}
+
+// viewKinds are the kinds of check that can tell of one prefix.
+var viewKinds = []string{"exec", "http", "prometheus", "file"}
+
+// outside judges the views that can contradict a proof, and fills in their defaults.
+func (j *judge) outside() {
+	type views struct {
+		Outside []probe.Check `yaml:"outside"`
+	}
+	n := &j.cfg.Node
+	for i, c := range n.Outside {
+		at := fmt.Sprintf("outside[%d]", i)
+		if c.Kind != "" {
+			j.word(at+".kind", c.Kind, viewKinds...)
+		}
+		for _, p := range c.Problems() {
+			j.say(j.node, join(at, p.Path), "%s", p.Text)
+		}
+		if c.Name != "" && slices.ContainsFunc(n.Outside[:i], func(o probe.Check) bool { return o.Name == c.Name }) {
+			j.say(j.node, at+".name", "%q stands here twice; give each view its own name", brief(c.Name))
+		}
+		asks := slices.ContainsFunc(leavesOf(c, false), func(l leaf) bool {
+			return strings.Contains(l.value, "{prefix}") || strings.Contains(l.value, "{address}")
+		})
+		if !asks {
+			j.say(j.node, at, "names no prefix: write {prefix} or {address} where the prefix it is asked about should stand")
+		}
+	}
+	written := leavesOf(views{n.Outside}, false)
+	n.Outside = slices.Clone(n.Outside)
+	for i, c := range n.Outside {
+		n.Outside[i] = c.WithDefaults()
+	}
+	j.asWritten(j.node, "", written, leavesOf(views{n.Outside}, false))
 }
 
 func (j *judge) stop() {

@@ -191,7 +191,8 @@ func everyone(peer string) string {
 }
 
 // restarts are the settings that a running process does not change.
-var restarts = []string{"mode", "fleet", "site", "node", "roles", "state_dir", "run_dir", "socket", "speaker_socket", "socket_group", "metrics"}
+var restarts = []string{"mode", "fleet", "site", "node", "roles", "state_dir", "run_dir", "socket", "speaker_socket", "socket_group", "metrics", "log",
+	"agent_lost", "agent_lost_after", "isolated", "stop"}
 
 // attributes are the settings of a neighbour that only change what is sent.
 var attributes = []string{"next_hop4", "next_hop6", "communities", "large_communities", "med", "prepend", "local_pref", "deprefer", "drain"}

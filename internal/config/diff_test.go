@@ -80,7 +80,7 @@ func TestDiff(t *testing.T) {
 		}},
 		{"paths and log", []string{"site: fra", "site: fra\nlog: {level: debug}\nstate_dir: /srv/x"}, []string{
 			"state_dir /var/lib/steadycast → /srv/x: holds after a restart",
-			"log.level info → debug: no session or route is touched",
+			"log.level info → debug: holds after a restart",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

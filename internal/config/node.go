@@ -7,6 +7,7 @@ import (
 
 	"github.com/steadycast/steadycast/bgp"
 	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/probe"
 )
 
 // Node is node.yaml: who this node is, its routers, its files and listeners.
@@ -33,6 +34,11 @@ type Node struct {
 
 	BGP bgp.Settings    `yaml:"bgp"`
 	VIP bgp.VIPSettings `yaml:"vip"`
+	// Outside are views that can contradict a proof: a router's own table, a
+	// looking glass, a collector. Each is a check of kind exec, http, prometheus
+	// or file that is up while our route is there; {prefix} and {address} in it
+	// stand for the prefix looked at.
+	Outside []probe.Check `yaml:"outside" empty:"ok"`
 
 	// Roles that `steadycast run` starts: speaker, agent. Default both.
 	Roles []string `yaml:"roles"`

@@ -120,7 +120,7 @@ func TestReferenceShowsEveryKey(t *testing.T) {
 		// elsewhere are the sections that the other reference has.
 		elsewhere []string
 	}{
-		{"node.yaml", new(Node), []string{"services", "prefixes", "guards"}},
+		{"node.yaml", new(Node), []string{"services", "prefixes", "guards", "outside[]"}},
 		{"fleet.yaml", new(Fleet), nil},
 	} {
 		src, err := os.ReadFile(filepath.Join(configs, c.file))

@@ -109,6 +109,7 @@ func local(cfg Config, o Options, m makers) (*InProcess, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &InProcess{e: e, cancel: cancel, stop: make(chan struct{})}
 	e.agentJoined("this process")
+	e.publish()
 	l.done.Go(func() { l.err = e.run(ctx, l.stop) })
 	l.done.Go(func() { l.tell(o) })
 	return l, nil

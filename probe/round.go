@@ -20,12 +20,12 @@ type service struct {
 	cancel context.CancelFunc
 	gone   bool
 
-	// The grid is phase + k·interval. next is when the next round is due, while
-	// none is open; slot is where the newest was due, and onGrid whether that is
-	// (will be) a place of the grid.
+	// The grid is phase + k·interval. next is when something is due: the next
+	// round or, while one is open, another look; slot is where the newest round
+	// was due, and onGrid whether next is a place of the grid.
 	phase, next, slot time.Duration
 	onGrid            bool
-	at                int // place in the heap, -1 when a round is open
+	at                int // place in the heap, -1 when not in it
 
 	fast      bool          // until told otherwise
 	once      bool          // fast, for one more round
@@ -35,8 +35,10 @@ type service struct {
 	// The newest round.
 	rounds  uint64
 	open    bool
-	started time.Duration
-	pending int
+	was     bool          // it was due on the grid
+	started time.Duration // when it began
+	oldest  time.Duration // when the oldest attempt that it rests on began
+	pending int           // attempts that are waited for
 	results []steadycast.Result
 	seq     uint64
 }
@@ -53,9 +55,18 @@ type task struct {
 	// Owned by the loop.
 	have    bool          // a result that may be used again
 	nextDue time.Duration // when a check with an interval of its own runs again
-	queued  bool          // it waits for a slot …
-	wanted  uint64        // … for this round
+	part    part          // what it is to the open round
+	queued  bool          // it waits for a slot
 }
+
+// part is what a task is to the open round.
+type part uint8
+
+const (
+	settled  part = iota // its result stands, and may be replaced by a newer one
+	awaited              // the round waits for its attempt
+	leftover             // an earlier round's attempt still runs: taken if it ends in time, not waited for
+)
 
 // waiting is an attempt for which no slot was free.
 type waiting struct {
@@ -103,42 +114,85 @@ func (sv *service) result(name string) steadycast.Result {
 	return steadycast.Result{}
 }
 
+// act does what is due for a service: a round or, while one is open, another
+// look at what the round has an answer from already.
+func (s *Scheduler) act(sv *service, now time.Duration) {
+	if sv.open {
+		s.lookAgain(sv, now)
+	} else {
+		s.begin(sv, now)
+	}
+	if sv.open {
+		s.planLook(sv, now)
+	}
+}
+
 // begin opens a round.
 func (s *Scheduler) begin(sv *service, now time.Duration) {
 	lag := now - sv.next
 	s.n.Lag, s.n.LagMax, s.n.LagTotal = lag, max(s.n.LagMax, lag), s.n.LagTotal+lag
-	sv.slot = sv.next
-	// A failure that is being confirmed, and an event, want every check to look anew.
-	anew := sv.fast || sv.once || sv.hurried
+	sv.slot, sv.was = sv.next, sv.onGrid
+	anew := sv.anew()
 	if sv.hurried {
 		sv.hurried, sv.lastHurry = false, now
 	}
 	sv.rounds++
-	sv.open, sv.started, sv.pending = true, now, 0
+	sv.open, sv.started, sv.oldest, sv.pending = true, now, now, 0
 	for i, t := range sv.tasks {
+		t.part = settled
 		if !anew && t.have && sv.slot < t.nextDue {
 			sv.results[i] = t.status.Load().Last
 			continue
 		}
 		t.plan(sv.slot, sv.cfg.Interval)
 		if t.run.Running() {
+			t.part = leftover
 			last := t.status.Load()
 			t.count(func(c *CheckStatus) { c.Busy++ })
 			sv.results[i] = unknown("still running since %v ago", (now - last.LastStart).Round(time.Millisecond))
 			continue
 		}
+		t.part = awaited
 		sv.results[i] = steadycast.Result{Reason: "not waited for"}
 		sv.pending++
-		if s.n.Running < s.opts.Concurrency && len(s.queue) == 0 {
+		if s.free(t) {
 			s.launch(t, now)
-			continue
-		}
-		if t.wanted = sv.rounds; !t.queued {
+		} else if !t.queued {
 			t.queued = true
 			s.queue = append(s.queue, waiting{t, now + patience})
 		}
 	}
 	s.close(sv, now)
+}
+
+// anew reports whether every check looks, whatever its own interval: a failure
+// that is being confirmed, and an event, want that, so that one failing look
+// never counts as several.
+func (sv *service) anew() bool { return sv.fast || sv.once || sv.hurried }
+
+// lookAgain asks those checks again that the open round has an answer from. A
+// slow check keeps the round open, but must not keep a failure of another from
+// being seen.
+func (s *Scheduler) lookAgain(sv *service, now time.Duration) {
+	if sv.hurried { // and a round of its own comes when this one is closed
+		sv.lastHurry = now
+	}
+	for _, t := range sv.tasks {
+		if t.part == settled && !t.queued && !t.run.Running() && (sv.anew() || sv.next >= t.nextDue) && s.free(t) {
+			t.plan(sv.next, sv.cfg.Interval)
+			s.launch(t, now)
+		}
+	}
+}
+
+// free reports whether an attempt may start now. What asks only this process
+// and its kernel needs no slot.
+func (s *Scheduler) free(t *task) bool {
+	switch t.run.check.Kind {
+	case "vip", "link", "bgp":
+		return true
+	}
+	return s.n.Running < s.opts.Concurrency && len(s.queue) == 0
 }
 
 // plan sets when a check with an interval of its own is due again.
@@ -198,11 +252,16 @@ func (s *Scheduler) ended(t *task, round uint64, r steadycast.Result, lost uint6
 		}
 	})
 	s.opts.OnCheck(*t.status.Load())
-	if sv.open && sv.rounds == round {
-		sv.results[t.index] = r
-		sv.pending--
-		s.close(sv, now)
+	if !sv.open || sv.rounds != round && t.part != leftover {
+		return
 	}
+	if t.part == awaited {
+		sv.pending--
+	}
+	t.part = settled
+	sv.results[t.index] = r
+	sv.oldest = min(sv.oldest, t.status.Load().LastStart)
+	s.close(sv, now)
 }
 
 // serveQueue gives free slots to those who wait, and tells those who have
@@ -211,7 +270,7 @@ func (s *Scheduler) serveQueue(now time.Duration) {
 	for len(s.queue) > 0 {
 		w := s.queue[0]
 		sv, t := w.task.service, w.task
-		wanted := sv.open && t.wanted == sv.rounds
+		wanted := sv.open && t.part == awaited
 		switch {
 		case !wanted:
 		case s.n.Running < s.opts.Concurrency:
@@ -219,7 +278,7 @@ func (s *Scheduler) serveQueue(now time.Duration) {
 		case now >= w.until:
 			s.n.Saturated++
 			t.count(func(c *CheckStatus) { c.Saturated++ })
-			t.nextDue = 0
+			t.nextDue, t.part = 0, settled
 			sv.results[t.index] = unknown("prober saturated: %d attempts run, and none ended within %v", s.n.Running, patience)
 			sv.pending--
 		default:
@@ -244,29 +303,46 @@ func (s *Scheduler) close(sv *service, now time.Duration) {
 	s.seqMax = max(s.seqMax, sv.seq)
 	s.n.Rounds++
 	s.planNext(sv, now)
+	if missed := (sv.next-sv.slot)/sv.cfg.Interval - 1; sv.was && sv.onGrid && missed > 0 {
+		s.n.Skipped += uint64(missed)
+	}
 	s.opts.OnResult(steadycast.Observation{
 		Vantage: sv.cfg.Vantage, Subject: sv.cfg.Subject, Service: sv.cfg.Name,
 		Result: sv.expr.Eval(sv.result), Seq: sv.seq,
-	}, sv.started)
+	}, sv.oldest)
 }
 
 // planNext sets when the next round is due, after one has been closed.
 func (s *Scheduler) planNext(sv *service, now time.Duration) {
 	f := sv.cfg.FastInterval
-	was := sv.onGrid
 	switch {
 	case sv.hurried:
-		sv.next, sv.onGrid = max(now, sv.lastHurry+f), false
+		s.schedule(sv, max(now, sv.lastHurry+f), false)
 	case sv.fast || sv.once:
-		sv.next, sv.onGrid = max(now, sv.started+f), false
+		s.schedule(sv, max(now, sv.started+f), false)
 	default:
-		sv.next, sv.onGrid = sv.nextSlot(now), true
-		if missed := (sv.next-sv.slot)/sv.cfg.Interval - 1; was && missed > 0 {
-			s.n.Skipped += uint64(missed)
-		}
+		s.schedule(sv, sv.nextSlot(now), true)
 	}
 	sv.once = false
-	heap.Push(&s.due, sv)
+}
+
+// planLook sets when an open round looks again.
+func (s *Scheduler) planLook(sv *service, now time.Duration) {
+	if sv.fast || sv.once {
+		s.schedule(sv, now+sv.cfg.FastInterval, false)
+	} else {
+		s.schedule(sv, sv.nextSlot(now+1), true)
+	}
+}
+
+// schedule puts the service into the heap, or moves it there.
+func (s *Scheduler) schedule(sv *service, next time.Duration, onGrid bool) {
+	sv.next, sv.onGrid = next, onGrid
+	if sv.at >= 0 {
+		heap.Fix(&s.due, sv.at)
+	} else {
+		heap.Push(&s.due, sv)
+	}
 }
 
 // nextSlot is the first place of the grid that is not before now and after the
@@ -281,24 +357,21 @@ func (sv *service) nextSlot(now time.Duration) time.Duration {
 	return slot
 }
 
-// replan moves the next round after the pace has changed.
-func (s *Scheduler) replan(sv *service, now time.Duration) {
-	if sv.open || sv.rounds == 0 {
-		return // taken up when the round closes; a first round keeps its jitter
+// repace follows a change of the pace. A first round keeps its jitter.
+func (s *Scheduler) repace(sv *service, now time.Duration) {
+	switch {
+	case sv.rounds == 0:
+	case sv.open:
+		s.planLook(sv, now)
+	default:
+		s.planNext(sv, now)
 	}
-	heap.Remove(&s.due, sv.at)
-	s.planNext(sv, now)
 }
 
+// hurry wants a look at once, and a round of its own if one is open.
 func (s *Scheduler) hurry(sv *service, now time.Duration) {
 	sv.hurried = true
-	if sv.open {
-		return
-	}
-	heap.Remove(&s.due, sv.at)
-	once := sv.once
-	s.planNext(sv, now)
-	sv.once = once
+	s.schedule(sv, min(sv.next, max(now, sv.lastHurry+sv.cfg.FastInterval)), false)
 }
 
 // tripped: an idle connection was lost. The probes look now, and once more soon.

@@ -20,8 +20,10 @@ import (
 type Options struct {
 	// Concurrency bounds the attempts that run at one time; default 1024.
 	Concurrency int
-	// OnResult gets one observation a round. started is when the round began:
-	// monotonic, since the scheduler was made.
+	// OnResult gets one observation a round. started is when the round began, or
+	// the oldest attempt that it waited for or took over: monotonic, since the
+	// scheduler was made. The age of the observation counts from it. (A result
+	// that is used again within its check's own interval may be older.)
 	OnResult func(o steadycast.Observation, started time.Duration)
 	// OnCheck gets the state of a check after each attempt.
 	OnCheck func(CheckStatus)
@@ -42,10 +44,11 @@ const patience = 500 * time.Millisecond
 // that is due, whatever the number of services; rounds of one interval fall on
 // a common tick so that a wake-up starts several.
 //
-// A service has at most one round at a time. While it is open its slots pass
-// by, skipped and counted; it is closed as soon as its expression is decided,
-// and what is still running then is left to end by itself. An attempt is never
-// begun while the last one of the same check has not ended.
+// A service has at most one round at a time. It is closed as soon as its
+// expression is decided, and what is still running then is left to end by
+// itself. While it is open its slots pass by, skipped and counted, and only
+// serve to look again at what has answered already. An attempt is never begun
+// while the last one of the same check has not ended.
 type Scheduler struct {
 	opts    Options
 	epoch   time.Time
@@ -147,7 +150,7 @@ func (s *Scheduler) Pace(service string, fast bool) {
 		for _, sv := range s.named(service) {
 			if sv.fast != fast {
 				sv.fast = fast
-				s.replan(sv, now)
+				s.repace(sv, now)
 			}
 		}
 	})
@@ -227,7 +230,7 @@ func (s *Scheduler) loop() {
 		}
 		now = s.Now()
 		for len(s.due) > 0 && s.due[0].next <= now {
-			s.begin(heap.Pop(&s.due).(*service), now)
+			s.act(heap.Pop(&s.due).(*service), now)
 		}
 		s.serveQueue(now)
 		s.publish()
@@ -306,8 +309,7 @@ func (s *Scheduler) introduce(sv *service, now time.Duration, rate float64) {
 	base := s.base % t
 	steps := int64(min(sv.cfg.Interval, maxJitter) / t)
 	sv.phase = base + (now-base+t-1)/t*t + time.Duration(s.rng.Int64N(max(1, steps)))*t
-	sv.next, sv.onGrid = sv.phase, true
-	heap.Push(&s.due, sv)
+	s.schedule(sv, sv.phase, true)
 	for _, t := range sv.tasks {
 		if t.wire != nil {
 			s.wires.Go(func() { t.wire.hold(sv.ctx, func() { s.tell(func(now time.Duration) { s.tripped(sv, now) }) }) })
@@ -344,7 +346,7 @@ func (s *Scheduler) retire(sv *service) {
 	s.queue = slices.DeleteFunc(s.queue, func(w waiting) bool { return w.task.service == sv })
 }
 
-// dueHeap orders services without an open round by when their next one is due.
+// dueHeap orders services by when something is due for them.
 type dueHeap []*service
 
 func (h dueHeap) Len() int           { return len(h) }

@@ -18,6 +18,7 @@ type bench struct {
 	t      *testing.T
 	s      *Scheduler
 	bodies map[string]fake
+	fresh  map[string]func(name string) fake // makes one for each Compile
 
 	mu   sync.Mutex
 	seen []seen
@@ -32,7 +33,7 @@ type seen struct {
 func bubble(t *testing.T, o Options, f func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, bodies: map[string]fake{}}
+		b := &bench{t: t, bodies: map[string]fake{}, fresh: map[string]func(string) fake{}}
 		o.OnResult = func(ob steadycast.Observation, started time.Duration) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -43,6 +44,9 @@ func bubble(t *testing.T, o Options, f func(b *bench)) {
 		}
 		b.s = newScheduler(o, func(c Check, _ Env) (*Compiled, error) {
 			f, ok := b.bodies[c.Name]
+			if fresh := b.fresh[c.Name]; fresh != nil {
+				f, ok = fresh(c.Name), true
+			}
 			if !ok {
 				return nil, fmt.Errorf("no body for %s", c.Name)
 			}
@@ -265,6 +269,109 @@ func TestSkippedSlots(t *testing.T) {
 		if n := b.s.Stats(); len(got) < 3 || n.Skipped != 2*uint64(len(got)) {
 			t.Errorf("%d rounds: %+v", len(got), n)
 		}
+	})
+}
+
+// A slow check keeps its round open, but no failure of another from being seen:
+// what has answered is asked again at every slot.
+func TestSlowCheckHidesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		steer func(s *Scheduler)
+		most  time.Duration // from the failure to the observation
+	}{
+		"at its pace":      {func(*Scheduler) {}, time.Second},
+		"at the fast pace": {func(s *Scheduler) { s.Pace("s", true) }, 200 * time.Millisecond},
+		"by an event":      {func(s *Scheduler) { s.Hurry("s") }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, Options{}, func(b *bench) {
+				var dead atomic.Bool
+				b.bodies["web"] = func(context.Context) steadycast.Result {
+					if dead.Load() {
+						return hardR
+					}
+					return upR
+				}
+				b.bodies["slow"] = always(upR, 8*time.Second)
+				slow := check("slow")
+				slow.Timeout = 10 * time.Second
+				b.set(Service{Name: "s", Checks: []Check{check("web"), slow}})
+				b.s.Hurry("s")
+				b.pass(3100 * time.Millisecond)
+				if b.count() != 0 {
+					t.Fatalf("decided without the slow check: %v", b.take())
+				}
+				dead.Store(true)
+				at := b.s.Now()
+				c.steer(b.s)
+				b.pass(1100 * time.Millisecond)
+				got := b.take()
+				if len(got) == 0 {
+					t.Fatal("the failure was not seen")
+				}
+				expect(t, got[0].Result, "down hard: web: refused")
+				if took := got[0].at - at; took > c.most {
+					t.Errorf("seen after %v", took)
+				}
+				// And the one that is slow, started before, is neither started twice
+				// nor lost: it is taken over by the round that is open when it ends.
+				dead.Store(false)
+				b.s.Pace("s", false)
+				b.pass(8*time.Second - b.s.Now())
+				if st := b.s.Status(); st[1].Runs != 1 || st[1].Busy == 0 {
+					t.Errorf("%+v", st[1])
+				}
+			})
+		})
+	}
+}
+
+// An attempt of an earlier round that ends while a later one is open is taken
+// by it, and the observation says how old it is.
+func TestLeftoverIsTakenOver(t *testing.T) {
+	bubble(t, Options{}, func(b *bench) {
+		n := 0
+		b.bodies["web"] = always(upR, 0)
+		b.bodies["slow"] = always(softR, 1500*time.Millisecond)
+		b.bodies["other"] = func(ctx context.Context) steadycast.Result {
+			if n++; n > 1 { // up at first, then slow to tell
+				pause(ctx, 900*time.Millisecond)
+				return hardR
+			}
+			return upR
+		}
+		slow := check("slow")
+		slow.Timeout = 3 * time.Second
+		b.set(Service{Name: "s", Checks: []Check{slow, check("other")}, Up: "slow or other"})
+		for b.count() == 0 {
+			b.pass(10 * time.Millisecond)
+		}
+		b.pass(2 * time.Second)
+		got := b.take()
+		expect(t, got[0].Result, "up")
+		expect(t, got[1].Result, "down soft: slow: slow; other: refused")
+		if got[1].started != got[0].started || got[1].at != got[0].started+1900*time.Millisecond {
+			t.Errorf("rests on attempts from %v, told at %v; the first round began at %v", got[1].started, got[1].at, got[0].started)
+		}
+	})
+}
+
+// What asks only this node needs no slot: an address that is gone is seen even
+// while every slot hangs.
+func TestNodeChecksNeedNoSlot(t *testing.T) {
+	bubble(t, Options{Concurrency: 1}, func(b *bench) {
+		b.bodies["hangs"] = always(upR, time.Hour)
+		b.bodies["address"] = always(hardR, 0)
+		address := Check{Name: "address", Kind: "vip", Target: "192.0.2.53"}
+		b.set(Service{Name: "hangs", Checks: []Check{check("hangs")}}, Service{Name: "s", Checks: []Check{address}})
+		b.s.Hurry("hangs")
+		b.s.Hurry("s")
+		b.pass(10 * time.Millisecond)
+		got := b.take()
+		if len(got) != 1 {
+			t.Fatalf("%v", got)
+		}
+		expect(t, got[0].Result, "down hard: address: refused")
 	})
 }
 

@@ -105,8 +105,8 @@ func (a *applying) each(s Scope, guard, what string, fits func(*unitState) bool,
 
 // holds reports whether a service of the unit has `return: hold`.
 func (s *state) holds(u steadycast.Unit) bool {
-	for _, sv := range s.services(u) {
-		if sv.Return == ReturnHold {
+	for _, i := range s.services(u) {
+		if s.Table.Services[i].Return == ReturnHold {
 			return true
 		}
 	}

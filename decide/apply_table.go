@@ -47,7 +47,7 @@ func (a *applying) keepsFloors(t Table) bool {
 				stay++
 			}
 		}
-		if floor := a.Table.Floor(p.Prefix); stay < len(was) && stay < floor {
+		if floor := a.of(p.Prefix).floor; stay < len(was) && stay < floor {
 			a.refuse(floorGuard, fmt.Sprintf("%d of %d would announce %s after revision %d; floor %d",
 				stay, len(was), p.Prefix, t.Revision, floor),
 				"withdraw the site by an order first, or give the prefix another floor in a revision of its own")
@@ -84,6 +84,7 @@ func (a *applying) settle() {
 		}
 	}
 	a.Prefixes = prefixes
+	a.reindex()
 	a.Verdicts = keep(a.Verdicts, func(v verdictState) bool {
 		s, ok := a.Table.Service(v.Verdict.Service)
 		return ok && slices.Contains(s.Sites, v.Verdict.Site)

@@ -72,9 +72,9 @@ func cause(v steadycast.Verdict) string {
 // trouble: a service of it, or all of them where one is enough (needs: any).
 func (s *state) troubledVerdict(u steadycast.Unit) bool {
 	services := s.services(u)
-	any := s.Table.PrefixPolicy(u.Prefix).Needs == NeedsAny
+	any := s.of(u.Prefix).needs == NeedsAny
 	for _, sv := range services {
-		i, ok := s.verdict(u.Site, sv.Name)
+		i, ok := s.verdict(u.Site, s.Table.Services[sv].Name)
 		if bad := ok && s.Verdicts[i].Verdict.State.Troubled(); bad != any {
 			return bad
 		}

@@ -196,8 +196,9 @@ func (a *applying) sees(p netip.Prefix) sight {
 // nothing of losses, the evidence nothing of permits on their way.
 func (s *state) announcing(v sight, except string) []string {
 	var sites []string
-	for _, site := range s.Table.SitesOf(v.prefix) {
-		u := s.unit(site, v.prefix)
+	for _, m := range s.of(v.prefix).members {
+		u := &s.Units[m]
+		site := u.Unit.Site
 		if site != except && u.Phase == steadycast.In && !u.Lost && slices.Contains(v.announcing, site) {
 			sites = append(sites, site)
 		}
@@ -216,8 +217,8 @@ func (s *state) healthy(v sight, except string) []string {
 // underFloor reports whether too few announce p healthily. Then bringing sites
 // back matters more than damping: returns skip budget, cooldown and one at a time.
 func (q *asking) underFloor() bool {
-	floor := max(q.Table.Floor(q.sight.prefix), q.Table.HealthyFloor(q.sight.prefix))
-	return len(q.healthy(q.sight, "")) < floor
+	x := q.of(q.sight.prefix)
+	return len(q.healthy(q.sight, "")) < max(x.floor, x.healthyFloor)
 }
 
 // pinned reports whether a person said that the unit is announced whatever its health.

@@ -20,8 +20,8 @@ const never Time = -1
 const maxTime Time = 1 << 47
 
 // state is all a replica knows. It is written out whole as the snapshot, so
-// every field is exported and every list sorted. Lists inside a list are never
-// written in place (see grow): a clone may then share them.
+// every field but the index is exported, and every list sorted. Lists inside a
+// list are never written in place (see grow): a clone may then share them.
 type state struct {
 	Schema int              `json:"schema"`
 	Fence  steadycast.Fence `json:"fence"`
@@ -36,6 +36,8 @@ type state struct {
 	Charges  []charge         `json:"charges"`  // fleet budget, oldest first
 	Orders   []StandingOrder  `json:"orders"`   // oldest first; at most one covers a unit
 	Freezes  []StandingFreeze `json:"freezes"`  // oldest first
+
+	index *index
 }
 
 // unitState is where one unit stands.
@@ -157,21 +159,26 @@ func wait(t Time) time.Duration { return time.Duration(max(t, 0)) * time.Millise
 
 // unit finds a unit; nil if the table has none such.
 func (s *state) unit(site string, p netip.Prefix) *unitState {
-	want := steadycast.Unit{Site: site, Prefix: p}
-	i, ok := slices.BinarySearchFunc(s.Units, want, func(u unitState, w steadycast.Unit) int { return u.Unit.Compare(w) })
-	if !ok {
-		return nil
+	if i, ok := s.unitAt(steadycast.Unit{Site: site, Prefix: p}); ok {
+		return &s.Units[i]
 	}
-	return &s.Units[i]
+	return nil
+}
+
+func (s *state) unitAt(u steadycast.Unit) (int, bool) {
+	return slices.BinarySearchFunc(s.Units, u, func(x unitState, w steadycast.Unit) int { return x.Unit.Compare(w) })
 }
 
 // prefix finds a prefix; nil if the table has none such.
 func (s *state) prefix(p netip.Prefix) *prefixState {
-	i, ok := slices.BinarySearchFunc(s.Prefixes, p, func(x prefixState, w netip.Prefix) int { return comparePrefix(x.Prefix, w) })
-	if !ok {
-		return nil
+	if i, ok := s.prefixAt(p); ok {
+		return &s.Prefixes[i]
 	}
-	return &s.Prefixes[i]
+	return nil
+}
+
+func (s *state) prefixAt(p netip.Prefix) (int, bool) {
+	return slices.BinarySearchFunc(s.Prefixes, p, func(x prefixState, w netip.Prefix) int { return comparePrefix(x.Prefix, w) })
 }
 
 // slot finds a site's slot, and where it would stand.
@@ -206,9 +213,6 @@ func (s *state) orderOver(u steadycast.Unit) *StandingOrder {
 	}
 	return nil
 }
-
-// services are those that the unit carries, in the table's order.
-func (s *state) services(u steadycast.Unit) []Service { return s.Table.ServicesAt(u.Site, u.Prefix) }
 
 // coolLeft is what is left of the unit's cooldown.
 func (u *unitState) coolLeft(s *state) Time {

@@ -17,7 +17,7 @@ import (
 // breakerGuard answers for prefixes that the breaker froze.
 func (q *asking) breakerGuard() verdictOf {
 	p := q.sight.prefix
-	n := len(q.Table.SitesOf(p))
+	n := len(q.of(p).members)
 	if n <= 1 {
 		return pass("a site alone knows of no others")
 	}
@@ -60,12 +60,12 @@ type trouble struct{ site, group, cause string }
 func (s *state) troubled(p netip.Prefix) []trouble {
 	var ts []trouble
 	window := s.Table.Guards.BreakerWindow
-	for _, site := range s.Table.SitesOf(p) {
-		u := s.unit(site, p)
-		place, _ := s.Table.Place(site)
-		t, found := trouble{site, place.Group, ""}, s.within(u.Asked, window)
-		for _, sv := range s.services(u.Unit) {
-			if i, ok := s.verdict(site, sv.Name); ok && s.within(s.Verdicts[i].Onset, window) && s.troubledVerdict(u.Unit) {
+	for _, m := range s.of(p).members {
+		u := &s.Units[m]
+		t, found := trouble{u.Unit.Site, s.index.units[m].group, ""}, s.within(u.Asked, window)
+		for _, sv := range s.index.units[m].services {
+			i, ok := s.verdict(u.Unit.Site, s.Table.Services[sv].Name)
+			if ok && s.within(s.Verdicts[i].Onset, window) && s.troubledVerdict(u.Unit) {
 				t.cause, found = s.Verdicts[i].Cause, true
 				break
 			}
@@ -95,7 +95,7 @@ func (a *applying) markAsking(r steadycast.Request) {
 
 // trip freezes p if it is in common trouble and not frozen yet.
 func (a *applying) trip(p *prefixState) {
-	n := len(a.Table.SitesOf(p.Prefix))
+	n := len(a.of(p.Prefix).members)
 	if n <= 1 || a.broken(p.Prefix) != nil {
 		return
 	}
@@ -148,9 +148,9 @@ func (a *applying) clearBreakers() {
 		if a.broken(p.Prefix) == nil {
 			continue
 		}
-		sites, bad := a.Table.SitesOf(p.Prefix), 0
-		for _, site := range sites {
-			u := a.unit(site, p.Prefix)
+		sites, bad := a.of(p.Prefix).members, 0
+		for _, m := range sites {
+			u := &a.Units[m]
 			if u.Phase != steadycast.Out && (a.troubledVerdict(u.Unit) || a.within(u.Asked, g.BreakerWindow)) {
 				bad++
 			}
@@ -176,11 +176,11 @@ func (a *applying) clearBreakers() {
 
 // forget makes the breaker start counting anew for p, after a person thawed it.
 func (a *applying) forget(p netip.Prefix) {
-	for _, site := range a.Table.SitesOf(p) {
-		u := a.unit(site, p)
+	for _, m := range a.of(p).members {
+		u := &a.Units[m]
 		u.Asked = never
-		for _, sv := range a.services(u.Unit) {
-			if i, ok := a.verdict(site, sv.Name); ok {
+		for _, sv := range a.index.units[m].services {
+			if i, ok := a.verdict(u.Unit.Site, a.Table.Services[sv].Name); ok {
 				a.Verdicts[i].Onset = never
 			}
 		}

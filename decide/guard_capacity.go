@@ -64,8 +64,9 @@ func (q *asking) capacityGuard() verdictOf {
 // units which left so lately that their load has not shown up. unknown names a
 // site of them without a fresh load.
 func (q *asking) spill() (load int64, unknown string) {
-	for _, site := range q.Table.SitesOf(q.u.Unit.Prefix) {
-		x := q.unit(site, q.u.Unit.Prefix)
+	for _, m := range q.of(q.u.Unit.Prefix).members {
+		x := &q.Units[m]
+		site := x.Unit.Site
 		if x != q.u && (x.Phase != steadycast.Out || !x.Ever || q.LT-x.Changed >= loadMaxAge*1000) {
 			continue
 		}

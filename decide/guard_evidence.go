@@ -58,17 +58,17 @@ type health struct {
 }
 
 func (s *state) health(u steadycast.Unit) health {
-	h := health{needs: s.Table.PrefixPolicy(u.Prefix).Needs}
+	h := health{needs: s.of(u.Prefix).needs}
 	for _, sv := range s.services(u) {
+		name, state := s.Table.Services[sv].Name, steadycast.StateUnknown
 		h.services++
-		state := steadycast.StateUnknown
-		if i, ok := s.verdict(u.Site, sv.Name); ok {
+		if i, ok := s.verdict(u.Site, name); ok {
 			state = s.Verdicts[i].Verdict.State
 		}
 		if state == steadycast.Healthy {
 			h.healthy++
 		} else if h.sick == "" {
-			h.sick = sv.Name + " is " + state.String()
+			h.sick = name + " is " + state.String()
 		}
 	}
 	h.ok = h.healthy > 0 && (h.healthy == h.services || h.needs == NeedsAny)
@@ -82,7 +82,7 @@ func (q *asking) foreign(o *steadycast.Observation) (verdictOf, bool) {
 		return refuses(0, "", "the evidence is about %s, not %s", o.Subject, q.r.Site), true
 	case !known:
 		return refuses(0, "", "the evidence comes from %s, which the table does not name", o.Vantage), true
-	case !slices.ContainsFunc(q.services(q.u.Unit), func(s Service) bool { return s.Name == o.Service }):
+	case !slices.ContainsFunc(q.services(q.u.Unit), func(i int) bool { return q.Table.Services[i].Name == o.Service }):
 		return refuses(0, "", "the evidence is about service %s, which is not what the request is about", o.Service), true
 	}
 	return verdictOf{}, false

@@ -12,9 +12,9 @@ func (q *asking) floorGuard() verdictOf {
 		return pass("%s: it is not counted, so nobody is missed", u.Phase)
 	}
 	p := u.Unit.Prefix
-	sites := len(q.Table.SitesOf(p))
+	x := q.of(p)
 	rest, healthy := len(q.announcing(q.sight, u.Unit.Site)), len(q.healthy(q.sight, u.Unit.Site))
-	floor, healthyFloor := q.Table.Floor(p), q.Table.HealthyFloor(p)
+	sites, floor, healthyFloor := len(x.members), x.floor, x.healthyFloor
 	force := "steadycast withdraw " + u.Unit.String() + " --force: fewer sites than the floor will announce it"
 	switch {
 	case rest < floor:

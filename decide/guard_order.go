@@ -18,7 +18,8 @@ func (q *asking) orderGuard() verdictOf {
 		}
 		return pass("%s ordered announce", o.Order.Actor)
 	}
-	for _, s := range q.services(u.Unit) {
+	for _, i := range q.services(u.Unit) {
+		s := &q.Table.Services[i]
 		switch {
 		case q.action == steadycast.Withdraw && s.Mode == ModeObserve:
 			return refuses(0, fmt.Sprintf("steadycast withdraw %s", u.Unit),

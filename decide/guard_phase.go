@@ -27,8 +27,9 @@ func (q *asking) phaseGuard() verdictOf {
 // about half of all flows. One that never finishes blocks for no longer than a
 // cooldown.
 func (q *asking) oneReturning() verdictOf {
-	for _, site := range q.Table.SitesOf(q.u.Unit.Prefix) {
-		x := q.unit(site, q.u.Unit.Prefix)
+	for _, m := range q.of(q.u.Unit.Prefix).members {
+		x := &q.Units[m]
+		site := x.Unit.Site
 		if x == q.u || x.Phase != steadycast.Returning {
 			continue
 		}

@@ -46,6 +46,7 @@ func (f *Fleet) Restore(b []byte) error {
 	if err := s.sound(); err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
+	s.reindex()
 	f.s = s
 	return nil
 }

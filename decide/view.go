@@ -113,9 +113,10 @@ func (s *state) view() View {
 	v.Prefixes = make([]PrefixView, 0, len(s.Prefixes))
 	used, _ := s.spent(s.Charges, s.Table.Guards.FleetWindow, s.Table.Guards.FleetBudget)
 	for _, x := range s.Prefixes {
-		sites := len(s.Table.SitesOf(x.Prefix))
+		of := s.of(x.Prefix)
+		sites := len(of.members)
 		v.Prefixes = append(v.Prefixes, PrefixView{
-			Prefix: x.Prefix, Sites: sites, Floor: s.Table.Floor(x.Prefix), HealthyFloor: s.Table.HealthyFloor(x.Prefix),
+			Prefix: x.Prefix, Sites: sites, Floor: of.floor, HealthyFloor: of.healthyFloor,
 			FleetUsed: used, FleetLimit: s.Table.Guards.FleetBudget,
 			Troubled: len(s.troubled(x.Prefix)), BreakerLimit: s.breakerLimit(sites),
 		})

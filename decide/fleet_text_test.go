@@ -148,9 +148,8 @@ func (s *stage) seen() []Seen {
 }
 
 func (s *stage) play(line string) []string {
-	words := strings.Fields(line)
 	line, text, _ := strings.Cut(line, ": ")
-	words = strings.Fields(line)
+	words := strings.Fields(line)
 	if d, err := time.ParseDuration(words[0]); err == nil {
 		s.lt += lt(d)
 		return s.say(s.apply(s.entry(KindTick)))

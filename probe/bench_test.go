@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -66,6 +68,12 @@ func serveBench() {
 }
 
 func startBench(b *testing.B) (tcp, udp string) {
+	tcp, udp, _ = startServers(b)
+	return tcp, udp
+}
+
+// startServers starts the other process; kill ends it as a crash would.
+func startServers(b *testing.B) (tcp, udp string, kill func()) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), benchServers+"=1")
 	in, err := cmd.StdinPipe()
@@ -85,7 +93,7 @@ func startBench(b *testing.B) (tcp, udp string) {
 		b.Fatal(err)
 	}
 	f := strings.Fields(line)
-	return f[0], f[1]
+	return f[0], f[1], func() { cmd.Process.Kill() }
 }
 
 func cpu() time.Duration {
@@ -176,6 +184,47 @@ func BenchmarkScheduled(b *testing.B) {
 				b.ReportMetric(0, "ns/op")
 			})
 		}
+	}
+}
+
+// BenchmarkCrash is the time from the death of a service's process to the
+// second failing round, at an interval of 1 s and a fast one of 10 ms.
+func BenchmarkCrash(b *testing.B) {
+	for _, wire := range []bool{false, true} {
+		b.Run(fmt.Sprintf("tripwire %v", wire), func(b *testing.B) {
+			var took []time.Duration
+			for range b.N {
+				tcp, _, kill := startServers(b)
+				var s *Scheduler
+				ups, failed := make(chan struct{}, 100), make(chan time.Time, 100)
+				s = NewScheduler(Options{OnResult: func(o steadycast.Observation, _ time.Duration) {
+					if o.Result.Outcome == steadycast.Up {
+						ups <- struct{}{}
+					} else {
+						s.Pace("s", true)
+						failed <- time.Now()
+					}
+				}})
+				if err := s.Set([]Service{{Name: "s", FastInterval: 10 * time.Millisecond,
+					Checks: []Check{{Name: "web", Kind: "http", Target: "http://" + tcp + "/health", Tripwire: wire}}}}); err != nil {
+					b.Fatal(err)
+				}
+				<-ups
+				if wire {
+					eventually(b, "armed", func() bool { return s.Status()[0].Tripwire == "armed" })
+				}
+				<-time.After(rand.N(time.Second))
+				began := time.Now()
+				kill()
+				<-failed
+				took = append(took, (<-failed).Sub(began))
+				s.Stop()
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "ms-median")
+			b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "ms-max")
+			b.ReportMetric(0, "ns/op")
+		})
 	}
 }
 

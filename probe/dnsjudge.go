@@ -15,9 +15,10 @@ import (
 // was asked at all; what is not is dropped and the wait goes on, since anyone
 // may send a datagram (RFC 5452 §4, §9.1):
 //
-//	shorter than a header, or not parseable with our id   see below
-//	QR clear, other id, other opcode, other question      dropped
+//	shorter than a header, other id, QR clear             dropped
+//	other opcode, other question                          dropped
 //	no question, with rcode NOERROR                       dropped
+//	too late: the socket is gone, the next has another port and id
 //
 // Then the reply is judged, and the first line that fails is the result:
 //
@@ -65,6 +66,12 @@ func (j dnsJudge) reply(raw []byte, id uint16, name string, udp bool) (r steadyc
 	if len(raw) < header || uint16(raw[0])<<8|uint16(raw[1]) != id || raw[2]&0x80 == 0 {
 		return r, false
 	}
+	// This may run beside the attempt, where nobody else catches a panic.
+	defer func() {
+		if recover() != nil {
+			r, ours = soft("malformed reply (it breaks the parser)"), true
+		}
+	}()
 	var m dns.Msg
 	if err := m.Unpack(raw); err != nil {
 		// A truncated message may end in the middle of a record (RFC 1035 §4.1.1).

@@ -278,3 +278,25 @@ func TestTallyAgainstExpr(t *testing.T) {
 		}
 	})
 }
+
+// Whatever is written, reading it does not panic, and what can be read can be
+// judged and says the same when it is read again.
+func FuzzExpr(f *testing.F) {
+	for _, s := range []string{"up1 and (s1 or not h1)", "at_least(2, up1, h1, u1)", "!up1 || u1 && s1", "up1 and 3", "at_least(1", "up1 in [s1]"} {
+		f.Add(s)
+	}
+	get := func(n string) steadycast.Result { return sample4[n] }
+	f.Fuzz(func(t *testing.T, src string) {
+		e, err := ParseExpr(src, names4())
+		if err != nil {
+			if err.Error() == "" {
+				t.Fatal("an error without words")
+			}
+			return
+		}
+		r := e.Eval(get)
+		if e.outcome(get) != r.Outcome || r.Why.Outcome != r.Outcome || len(e.Names()) == 0 {
+			t.Fatalf("%q: %v, %v", src, r, e.Names())
+		}
+	})
+}

@@ -105,7 +105,7 @@ func (c *Compiled) start(ctx context.Context, deliver func(steadycast.Result)) b
 func (c *Compiled) attempt(ctx context.Context, began time.Time) (r steadycast.Result) {
 	ctx, cancel := context.WithDeadline(ctx, began.Add(c.check.Timeout))
 	defer cancel()
-	// A library that panics on what a server sent must not take the process along.
+	// A parser that breaks on what a server sent must not take the process along.
 	defer func() {
 		if p := recover(); p != nil {
 			r = unknown("the probe failed inside: %v", p)

@@ -16,7 +16,8 @@ type Check struct {
 	// http and prometheus, an address for icmp and vip, an interface for link, a
 	// path for file, a neighbour's name (or `any`, `all`) for bgp.
 	Target string `yaml:"target"`
-	// Interval between rounds; default: the service's.
+	// Interval of this check, when it should be longer than the service's: in the
+	// rounds between, its last result is used again. Default: every round.
 	Interval time.Duration `yaml:"interval"`
 	// Timeout is the deadline of one attempt, enforced outside it; default 1s. It
 	// may exceed the interval: a probe still running is not started twice.
@@ -48,7 +49,8 @@ type DNS struct {
 	Need int `yaml:"need"`
 	// Type of record; default A.
 	Type string `yaml:"type"`
-	// Protocol is udp (default), tcp, or both.
+	// Protocol is udp (default), tcp, or both. What has no answer over UDP after a
+	// third of the timeout is asked once more.
 	Protocol string `yaml:"protocol"`
 	// Rcode that is expected; default NOERROR.
 	Rcode string `yaml:"rcode"`
@@ -141,6 +143,7 @@ type ICMP struct {
 // Exec runs a command that node.yaml names, without a shell: exit 0 is up, 1
 // is down, anything else unknown.
 type Exec struct {
+	// Argv begins with the absolute path of the command.
 	Argv []string `yaml:"argv"`
 	// Env is the whole environment besides PATH.
 	Env map[string]string `yaml:"env" secret:"true"`

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,15 +15,18 @@ import (
 const bgpPort = 179
 
 // capture listens to everything that reaches one node's interfaces and keeps
-// the BGP messages. TCP-MD5 signs them but hides nothing. One goroutine,
-// [capture.run], owns the streams; the rest is shared under mu.
+// the BGP messages. TCP-MD5 signs them but hides nothing. The goroutine
+// [capture.run] reads as packets come; whoever asks first reads what is still
+// waiting, so an answer is never older than the router's own knowledge: the
+// kernel hands a packet to this socket before it hands it to TCP.
 type capture struct {
 	socket *os.File
+	conn   syscall.RawConn
 	done   chan struct{}
 
-	streams map[[2]netip.AddrPort]*stream
-
-	mu       sync.Mutex
+	mu       sync.Mutex // over reading a packet and all it leads to
+	packet   [256 << 10]byte
+	streams  map[[2]netip.AddrPort]*stream
 	heard    []Heard
 	segments int
 	unsigned int // segments without a TCP-MD5 signature
@@ -47,6 +51,9 @@ func startCapture(r *room) (*capture, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.conn, err = c.socket.SyscallConn(); err != nil {
+		return nil, err
+	}
 	go c.run()
 	return c, nil
 }
@@ -58,58 +65,49 @@ func (c *capture) close() {
 
 func (c *capture) run() {
 	defer close(c.done)
-	conn, err := c.socket.SyscallConn()
-	if err != nil {
-		c.fail(err)
-		return
-	}
-	packet := make([]byte, 256<<10)
+	_ = c.conn.Read(func(fd uintptr) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.drain(int(fd))
+		return false // wait for more, until the socket is closed
+	})
+}
+
+// drain takes in every packet that waits in the socket.
+func (c *capture) drain(fd int) {
 	for {
-		var n int
-		var from unix.Sockaddr
-		var failed error
-		err := conn.Read(func(fd uintptr) bool {
-			n, from, failed = unix.Recvfrom(int(fd), packet, 0)
-			return !errors.Is(failed, unix.EAGAIN)
-		})
+		n, from, err := unix.Recvfrom(fd, c.packet[:], 0)
 		switch {
-		case err != nil: // closed
+		case errors.Is(err, unix.EAGAIN):
 			return
-		case failed != nil:
-			if !errors.Is(failed, unix.ENETDOWN) && !errors.Is(failed, unix.EINTR) {
-				c.fail(failed)
-				return
-			}
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENETDOWN): // a link went down
+		case err != nil:
+			c.fault = errors.Join(c.fault, err)
+			return
 		default:
 			if l, ok := from.(*unix.SockaddrLinklayer); ok && l.Pkttype != unix.PACKET_OUTGOING {
-				c.packet(packet[:n])
+				c.take(c.packet[:n])
 			}
 		}
 	}
 }
 
-// lost counts packets that the kernel had no room for since the last call.
-func (c *capture) lost() (n uint32) {
-	conn, err := c.socket.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	_ = conn.Control(func(fd uintptr) {
-		if s, err := unix.GetsockoptTpacketStats(int(fd), unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {
-			n = s.Drops
+// catchUp drains the socket and counts what the kernel had no room for.
+func (c *capture) catchUp() {
+	_ = c.conn.Control(func(fd uintptr) {
+		c.drain(int(fd))
+		if s, err := unix.GetsockoptTpacketStats(int(fd), unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil && s.Drops > 0 {
+			c.fault = errors.Join(c.fault, fmt.Errorf("%d packets were not captured", s.Drops))
 		}
 	})
-	return n
 }
 
-func (c *capture) packet(b []byte) {
-	s, ok := parsePacket(b)
+func (c *capture) take(packet []byte) {
+	s, ok := parsePacket(packet)
 	if !ok || s.from.Port() != bgpPort && s.to.Port() != bgpPort {
 		return
 	}
 	now := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if !s.rst { // the kernel answers for a closed port, without key or hop limit
 		c.segments++
 		if !s.signed {
@@ -137,19 +135,11 @@ func (c *capture) packet(b []byte) {
 	}
 }
 
-func (c *capture) fail(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fault = errors.Join(c.fault, err)
-}
-
 // since gives the messages from the n-th on; an error means that a count could be wrong.
 func (c *capture) since(n int) ([]Heard, error) {
-	if k := c.lost(); k > 0 {
-		c.fail(fmt.Errorf("%d packets were not captured", k))
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.catchUp()
 	return c.heard[n:len(c.heard):len(c.heard)], c.fault
 }
 
@@ -158,5 +148,6 @@ func (c *capture) since(n int) ([]Heard, error) {
 func (c *capture) guarded() (segments, unsigned, routed int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.catchUp()
 	return c.segments, c.unsigned, c.routed
 }

@@ -19,8 +19,13 @@ func TestMain(m *testing.M) {
 		raiseAndWait()
 	}
 	_ = flag.Set("test.parallel", "5")
-	os.Exit(m.Run())
+	code := m.Run()
+	_ = os.RemoveAll(builtIn)
+	os.Exit(code)
 }
+
+// builtIn is the folder of what [programs] built.
+var builtIn string
 
 // need skips what this machine cannot do, and fails where nothing may be left out.
 func need(t *testing.T, topo *Topology, more ...string) {
@@ -74,6 +79,7 @@ var programs = sync.OnceValues(func() (Programs, error) {
 	if err != nil {
 		return nil, err
 	}
+	builtIn = dir
 	built := Programs{"steadycast": os.Getenv("STEADYCAST_BIN"), "lab-service": filepath.Join(dir, "lab-service")}
 	if built["steadycast"] == "" {
 		built["steadycast"] = filepath.Join(dir, "steadycast")

@@ -154,9 +154,9 @@ func TestGuardedSegments(t *testing.T) {
 		{true, 255, nil, 1, 0},
 	} {
 		w := &capture{streams: map[[2]netip.AddrPort]*stream{}}
-		w.packet(append(packet(c.v6, c.hops, c.options, nil), 0, 0)) // with link padding
-		if n, unsigned, routed := w.guarded(); n != 1 || unsigned != c.unsigned || routed != c.routed {
-			t.Errorf("%+v: got %d, %d, %d", c, n, unsigned, routed)
+		w.take(append(packet(c.v6, c.hops, c.options, nil), 0, 0)) // with link padding
+		if w.segments != 1 || w.unsigned != c.unsigned || w.routed != c.routed {
+			t.Errorf("%+v: got %d, %d, %d", c, w.segments, w.unsigned, w.routed)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func FuzzPacket(f *testing.F) {
 	f.Add(packet(true, 255, []byte{19, 18}, message(2, 0, 0, 0, 0)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		w := &capture{streams: map[[2]netip.AddrPort]*stream{}}
-		w.packet(b)
+		w.take(b)
 		_, _ = parseMessage(bgpUpdate, b)
 		_ = hasOption(b, 19)
 	})

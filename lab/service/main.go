@@ -5,9 +5,14 @@
 // HTTP answers every path with 200, `ok` and the header X-Site. DNS (UDP)
 // answers every A question with 198.51.100.53, from the address that was asked;
 // other types get no data.
+//
+// With -glass it is a router's looking glass instead: GET /route/ADDRESS runs
+// the given shell command with $ADDRESS set, and answers with what that printed,
+// or 404 if it printed nothing.
 package main
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +20,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"os/exec"
 	"syscall"
 	"time"
 
@@ -28,8 +35,13 @@ func main() {
 	web := flag.String("http", ":8080", "address and port of the HTTP server")
 	dns := flag.String("dns", ":53", "address and port of the DNS server (UDP); empty for none")
 	name := flag.String("name", "edge", "the site this is, sent as X-Site")
+	glass := flag.String("glass", "", "shell command that prints the routes to $ADDRESS, for /route/ADDRESS")
 	flag.Parse()
 
+	handler := page(*name)
+	if *glass != "" {
+		handler = lookingGlass(*glass)
+	}
 	failed := make(chan error)
 	if *dns != "" {
 		conn, err := listenDNS(*dns)
@@ -42,7 +54,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	server := &http.Server{Handler: page(*name), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	go func() { failed <- server.Serve(listener) }()
 	log.Printf("%s serves http on %s and dns on %s", *name, *web, *dns)
 	log.Fatal(<-failed)
@@ -53,6 +65,26 @@ func page(name string) http.Handler {
 		w.Header().Set("X-Site", name)
 		fmt.Fprintln(w, "ok")
 	})
+}
+
+func lookingGlass(command string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /route/{address}", func(w http.ResponseWriter, r *http.Request) {
+		a, err := netip.ParseAddr(r.PathValue("address"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		cmd := exec.CommandContext(r.Context(), "sh", "-c", command)
+		cmd.Env = append(os.Environ(), "ADDRESS="+a.String())
+		out, _ := cmd.Output()
+		if len(bytes.TrimSpace(out)) == 0 {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = w.Write(out)
+	})
+	return mux
 }
 
 // listenDNS opens a socket for both families that tells which address each

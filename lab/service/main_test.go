@@ -18,6 +18,17 @@ func TestPageSaysWhichSiteItIs(t *testing.T) {
 	}
 }
 
+func TestLookingGlass(t *testing.T) {
+	glass := lookingGlass(`[ "$ADDRESS" = 192.0.2.53 ] && echo "$ADDRESS is here"`)
+	for path, want := range map[string]int{"/route/192.0.2.53": 200, "/route/192.0.2.54": 404, "/route/;id": 400, "/else": 404} {
+		w := httptest.NewRecorder()
+		glass.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.Code != want || want == 200 && !strings.Contains(w.Body.String(), "192.0.2.53 is here") {
+			t.Errorf("%s: got %d, %q", path, w.Code, w.Body)
+		}
+	}
+}
+
 // A client with a connected socket hears only the address it asked.
 func TestAnswersFromTheAddressThatWasAsked(t *testing.T) {
 	conn, err := listenDNS(":0")

@@ -64,6 +64,7 @@ type Agent struct {
 	o      Options
 	start  time.Time // wall and monotonic; all node time counts from it
 	memory remembered
+	warm   bool // it was off for less than warm_start
 	site   *decide.Site
 	probes *probe.Scheduler
 	spk    speaker.Interface
@@ -158,6 +159,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.probes.Stop()
 	if err := a.probes.Set(a.withVIPs(a.o.Plan)); err != nil {
 		return fmt.Errorf("checks: %w", err)
+	}
+	if a.warm { // a short restart: look at once instead of at a random moment of the first interval
+		for _, s := range a.o.Plan.Probes {
+			a.probes.Hurry(s.Name)
+		}
 	}
 
 	if !a.o.Quiet {

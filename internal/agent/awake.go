@@ -44,6 +44,9 @@ func (a *Agent) awake(ctx context.Context) error {
 		}
 		a.keep()
 	}
+	for _, s := range a.o.Plan.Table.WithDefaults().Services {
+		a.warm = a.warm || off >= 0 && off < s.Health.WarmStart
+	}
 	a.site = decide.NewSite(decide.SiteOptions{
 		Name: a.o.Site, Node: a.o.Node, Incarnation: a.memory.Incarnation, Table: a.o.Plan.Table,
 		Solo: a.o.Solo, Isolated: a.o.Isolated, Off: off, Jitter: a.o.Jitter, VIPs: a.o.Plan.VIPs,

@@ -86,6 +86,7 @@ type Site struct {
 	changed []netip.Prefix // since the last proof
 
 	peers         []peerWatch // those that are up, or stuck
+	compared      bool        // with the newest set and proof
 	views         []view      // by name, then prefix
 	sessionless   bool        // none is
 	sessionlessAt Now
@@ -191,7 +192,8 @@ func (s *Site) Beat() Beat {
 func (s *Site) adopt(t Table) {
 	t = t.WithDefaults()
 	old, oldUnits := s.services, s.units
-	s.table, s.services, s.units = t, nil, nil
+	s.table, s.services, s.units, s.compared = t, nil, nil, false
+	var prefixes [][]netip.Prefix // of each service, in order
 	for _, conf := range t.Services {
 		if !slices.Contains(conf.Sites, s.name) {
 			continue
@@ -203,6 +205,7 @@ func (s *Site) adopt(t Table) {
 		sv.conf = conf
 		sv.jury = newJury(t, s.name, s.o.Solo, conf.Health.Interval, sv.jury)
 		s.services = append(s.services, sv)
+		prefixes = append(prefixes, slices.SortedFunc(slices.Values(conf.Prefixes), comparePrefix))
 	}
 	for _, p := range t.PrefixesAt(s.name) {
 		u := unit{id: steadycast.Unit{Site: s.name, Prefix: p}}
@@ -211,12 +214,17 @@ func (s *Site) adopt(t Table) {
 		}
 		u.policy, u.services = t.PrefixPolicy(p), nil
 		for i := range s.services {
-			if slices.Contains(s.services[i].conf.Prefixes, p) {
+			if sortedContains(prefixes[i], p) {
 				u.services = append(u.services, i)
 			}
 		}
 		s.units = append(s.units, u)
 	}
+}
+
+func sortedContains(ps []netip.Prefix, p netip.Prefix) bool {
+	_, ok := slices.BinarySearchFunc(ps, p, comparePrefix)
+	return ok
 }
 
 func findUnit(units []unit, p netip.Prefix) (int, bool) {

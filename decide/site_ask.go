@@ -214,7 +214,7 @@ func (s *Site) answer(now Now, a Answer) {
 			continue
 		}
 		i, ok := findUnit(s.units, r.Unit.Prefix)
-		if !ok || r.Unit.Site != s.name || !slices.Contains(s.asked.req.Prefixes, r.Unit.Prefix) {
+		if !ok || r.Unit.Site != s.name || !sortedContains(s.asked.req.Prefixes, r.Unit.Prefix) {
 			continue
 		}
 		u := &s.units[i]
@@ -377,7 +377,7 @@ func (s *Site) giveUp(now Now, wake *deadline) {
 		u := &s.units[i]
 		undone := u.undone() && u.view.Permit.ID.Compare(s.dead) <= 0
 		owed = owed || undone && u.onWire
-		if u.announced && u.onWire && (undone || slices.Contains(s.doubt, u.id.Prefix)) {
+		if u.announced && u.onWire && (undone || sortedContains(s.doubt, u.id.Prefix)) {
 			units = append(units, u.id)
 		}
 	}

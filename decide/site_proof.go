@@ -32,7 +32,7 @@ func (s *Site) prove(now Now, a steadycast.Actual) {
 	s.compare(now)
 	if s.speakerGone != "" {
 		s.speakerGone = ""
-		s.resend = true
+		s.resend, s.compared = true, false
 		s.recover(alarmKey{kind: "speaker lost"}, steadycast.Event{Reason: "the speaker is within reach again"})
 	}
 	for i := range s.units {
@@ -56,7 +56,7 @@ func (s *Site) loseSpeaker(why string) {
 	if s.speakerGone != "" {
 		return
 	}
-	s.speakerGone = cmp.Or(why, "no reason given")
+	s.speakerGone, s.compared = cmp.Or(why, "no reason given"), false
 	s.alarm(alarmKey{kind: "speaker lost"}, steadycast.Event{
 		Reason: "the speaker cannot be reached: " + s.speakerGone + "; what it announces is not known",
 	})
@@ -65,7 +65,9 @@ func (s *Site) loseSpeaker(why string) {
 // watch compares the wanted set with the wire, tells a completed proof once, and
 // raises and ends the alarms of what stays unproven.
 func (s *Site) watch(now Now, wake *deadline) {
-	s.compare(now)
+	if !s.compared {
+		s.compare(now)
+	}
 	up, odd := 0, false
 	for i := range s.peers {
 		w := &s.peers[i]
@@ -145,6 +147,7 @@ func (s *Site) watchSessions(now Now, up int, wake *deadline) {
 // compare fills in, for each peer that is up and each unit, whether the wire is
 // as wanted.
 func (s *Site) compare(now Now) {
+	s.compared = true
 	old := s.peers
 	s.peers = nil
 	for i := range s.units {
@@ -275,18 +278,29 @@ func carries(p steadycast.Peer, prefix netip.Prefix) bool {
 	return len(p.Families) == 0 || slices.Contains(p.Families, family)
 }
 
-// rows are what one peer was sent, in order of prefix.
+// rows are what one peer was sent, in order of prefix. The speaker gives them so,
+// and then they are not copied.
 func (s *Site) rows(peer string) []steadycast.Sent {
+	all := s.actual.Sent
+	from := slices.IndexFunc(all, func(r steadycast.Sent) bool { return r.Peer == peer })
+	if from < 0 {
+		return nil
+	}
+	to := from + 1
+	sorted := true
+	for ; to < len(all) && all[to].Peer == peer; to++ {
+		sorted = sorted && comparePrefix(all[to-1].Prefix, all[to].Prefix) < 0
+	}
+	if sorted && !slices.ContainsFunc(all[to:], func(r steadycast.Sent) bool { return r.Peer == peer }) {
+		return all[from:to]
+	}
 	var rows []steadycast.Sent
-	for _, r := range s.actual.Sent {
+	for _, r := range all {
 		if r.Peer == peer {
 			rows = append(rows, r)
 		}
 	}
-	byPrefix := func(a, b steadycast.Sent) int { return comparePrefix(a.Prefix, b.Prefix) }
-	if !slices.IsSortedFunc(rows, byPrefix) {
-		slices.SortFunc(rows, byPrefix)
-	}
+	slices.SortStableFunc(rows, func(a, b steadycast.Sent) int { return comparePrefix(a.Prefix, b.Prefix) })
 	return rows
 }
 

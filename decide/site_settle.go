@@ -114,26 +114,39 @@ func (s *Site) pace() {
 // announce gives the speaker the whole set when it differs from the last, or
 // when the speaker may have lost it.
 func (s *Site) announce(now Now) {
+	if s.given && !s.resend && s.unchanged(now) {
+		return
+	}
 	set := steadycast.RouteSet{
 		Incarnation: s.o.Incarnation, Version: s.set.Version + 1, Fence: s.fence,
-		VIPs: slices.Clone(s.o.VIPs),
+		Routes: make([]steadycast.Route, 0, len(s.units)), VIPs: slices.Clone(s.o.VIPs),
 	}
 	for i := range s.units {
 		if u := &s.units[i]; u.announced {
 			set.Routes = append(set.Routes, u.asRoute(now))
 		}
 	}
-	changed := diff(s.set.Routes, set.Routes)
-	if s.given && !s.resend && len(changed) == 0 && slices.Equal(s.set.VIPs, set.VIPs) {
-		return
-	}
-	for _, p := range changed {
-		if !slices.Contains(s.changed, p) {
-			s.changed = append(s.changed, p)
-		}
-	}
-	s.set, s.setAt, s.given, s.resend = set, now, true, false
+	s.changed = append(s.changed, diff(s.set.Routes, set.Routes)...)
+	slices.SortFunc(s.changed, comparePrefix)
+	s.changed = slices.Compact(s.changed)
+	s.set, s.setAt, s.given, s.resend, s.compared = set, now, true, false, false
 	s.out = append(s.out, Announce{Set: set})
+}
+
+// unchanged: the set that would be given is on the wire the same as the last.
+func (s *Site) unchanged(now Now) bool {
+	last := s.set.Routes
+	for i := range s.units {
+		u := &s.units[i]
+		if !u.announced {
+			continue
+		}
+		if len(last) == 0 || last[0].Prefix != u.id.Prefix || !sameOnWire(last[0], u.asRoute(now)) {
+			return false
+		}
+		last = last[1:]
+	}
+	return len(last) == 0 && slices.Equal(s.set.VIPs, s.o.VIPs)
 }
 
 func (u *unit) asRoute(now Now) steadycast.Route {

@@ -42,11 +42,13 @@ func (s *Site) looked(now Now, in Viewed) bool {
 		return false
 	}
 	v.outcome, v.reason, v.from = in.Outcome, in.Reason, in.From
+	s.compared = false
 	return true
 }
 
 // forget drops the views that are no longer asked.
 func (s *Site) forget(keep []string) {
+	s.compared = false
 	s.views = slices.DeleteFunc(s.views, func(v view) bool {
 		gone := !slices.Contains(keep, v.name)
 		if gone {

@@ -165,7 +165,9 @@ func (s *Site) facts(now Now, sv *service) facts {
 		quietFor: now - sv.quiet,
 		certain:  own.raw.hard >= sv.conf.Health.FallCertain,
 		ledger:   s.committed,
-		in:       s.anyIn(sv),
+	}
+	if sv.state == steadycast.StateUnknown || sv.state == steadycast.Suspect && !sv.settled {
+		f.in = s.anyIn(sv) // nobody else asks
 	}
 	if f.bad > 0 {
 		f.failingFor = now - sv.tally.since

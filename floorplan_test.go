@@ -37,6 +37,8 @@ var floorplan = map[string]string{
 
 	"cmd/steadycast": "all", // assembles, nothing more
 
+	"bench": "", // the figures: benchmarks only, which assemble what they measure; nothing leans on it
+
 	"lab":         "",    // drives the product from outside, so it may not see its inside
 	"lab/cmd/lab": "lab", // the same runner, for a person
 	"lab/service": "",    // what the lab's edge keeps reachable

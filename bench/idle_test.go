@@ -1,0 +1,99 @@
+package bench
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/steadycast/steadycast/bgp/sink"
+)
+
+// BenchmarkIdle is what a node costs that has nothing to do but look: 100
+// services of one prefix each, a probe a second each, one router. CPU is that of
+// both processes, in percent of one core; memory is what is resident, and so
+// counts the binary's pages that both share twice.
+func BenchmarkIdle(b *testing.B) {
+	const n = 100
+	p := pace{interval: time.Second, fast: 200 * time.Millisecond, fall: 3}
+	for _, kind := range []string{"tcp", "http"} {
+		b.Run(kind, func(b *testing.B) {
+			r, err := sink.Listen(sink.Options{Address: loopback.String() + ":0", ASN: routerASN})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(func() { r.Close() })
+			t := newTarget(b, "", "0.0.0.0:0") // for all of 127.0.0.0/8
+			_, port, _ := strings.Cut(t.address[strings.LastIndex(t.address, "]")+1:], ":")
+			var services strings.Builder
+			for i, x := range serviceAddresses(n) {
+				at := fmt.Sprintf("127.0.1.%d:%s", i+1, port)
+				if kind == "http" {
+					at = "http://" + at + "/"
+				}
+				services.WriteString(p.service("s"+strconv.Itoa(i), kind, at, []netip.Prefix{x}))
+			}
+			node := newNode(b, "", r.Addr(), nodeAddress, services.String())
+			heard(b, r, n, true)
+			<-time.After(3 * time.Second) // what the start has stirred up settles
+			var agent, speaker sample
+			for b.Loop() {
+				const slices, slice = 5, 2 * time.Second
+				for range slices {
+					a, s := cpu(b, node.agent), cpu(b, node.speaker)
+					began := time.Now()
+					<-time.After(slice)
+					share := func(used time.Duration) time.Duration {
+						return time.Duration(float64(used) / time.Since(began).Seconds())
+					}
+					agent, speaker = append(agent, share(cpu(b, node.agent)-a)), append(speaker, share(cpu(b, node.speaker)-s))
+				}
+			}
+			both := 100 * (agent.median() + speaker.median()).Seconds()
+			b.ReportMetric(both, "%core")
+			b.ReportMetric(100*agent.median().Seconds(), "%core/agent")
+			b.ReportMetric(100*speaker.median().Seconds(), "%core/speaker")
+			ra, rs := resident(b, node.agent), resident(b, node.speaker)
+			b.ReportMetric(ra+rs, "MB")
+			b.ReportMetric(ra, "MB/agent")
+			b.ReportMetric(rs, "MB/speaker")
+			done(b)
+		})
+	}
+}
+
+// cpu is the time that a process has run, from its CPU clock: clock_getcpuclockid(3).
+func cpu(b testing.TB, p *process) time.Duration {
+	b.Helper()
+	const scheduled = 2
+	var ts unix.Timespec
+	if err := unix.ClockGettime(int32(^p.pid()<<3|scheduled), &ts); err != nil {
+		b.Fatalf("%s: %v\n%s", p.name, err, p.tail())
+	}
+	return time.Duration(ts.Nano())
+}
+
+// resident is VmRSS in megabytes (10^6).
+func resident(b testing.TB, p *process) float64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
+			kib, err := strconv.ParseFloat(f[1], 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return kib * 1024 / 1e6
+		}
+	}
+	b.Fatalf("%s has no VmRSS", p.name)
+	return 0
+}

@@ -148,9 +148,9 @@ func (b binding) why() string {
 
 // mayDeprefer reports whether a refused withdrawal may be answered with the one
 // action that needs no coordination, because the prefix stays reachable even if
-// every site does it. That is so when only numbers stand in the way: floor and
-// budgets, and for a certain failure also the cooldown and the breaker. Then a
-// dead site is never simply kept.
+// every site does it. That is so when only numbers stand in the way: cooldown,
+// floor and budgets, and for a certain failure also the breaker. Then a dead site
+// is never simply kept.
 func (q *asking) mayDeprefer(answers []steadycast.GuardAnswer) bool {
 	if q.action != steadycast.Withdraw {
 		return false
@@ -160,8 +160,8 @@ func (q *asking) mayDeprefer(answers []steadycast.GuardAnswer) bool {
 			continue
 		}
 		switch g.Guard {
-		case floorGuard, siteBudget, fleetBudget:
-		case cooldownGuard, breakerGuard:
+		case cooldownGuard, floorGuard, siteBudget, fleetBudget:
+		case breakerGuard:
 			if q.r.Class != steadycast.Hard {
 				return false
 			}

@@ -84,7 +84,8 @@ type PrefixView struct {
 	Sites        int          `json:"sites"`
 	Floor        int          `json:"floor"`
 	HealthyFloor int          `json:"healthy_floor"`
-	// FleetUsed of FleetLimit automatic withdrawals in the window.
+	// FleetUsed of FleetLimit automatic withdrawals in the window; both 0 for a
+	// site alone, which only its own budget bounds.
 	FleetUsed  int `json:"fleet_used"`
 	FleetLimit int `json:"fleet_limit"`
 	// Troubled of BreakerLimit sites in trouble within the window.
@@ -111,13 +112,17 @@ func (s *state) view() View {
 	}
 	v.Freezes = append(v.Freezes, s.Freezes...)
 	v.Prefixes = make([]PrefixView, 0, len(s.Prefixes))
-	used, _ := s.spent(s.Charges, s.Table.Guards.FleetWindow, s.Table.Guards.FleetBudget)
+	used, limit := 0, 0
+	if len(s.Table.Announcers()) > 1 {
+		limit = s.Table.Guards.FleetBudget
+		used, _ = s.spent(s.Charges, s.Table.Guards.FleetWindow, limit)
+	}
 	for _, x := range s.Prefixes {
 		of := s.of(x.Prefix)
 		sites := len(of.members)
 		v.Prefixes = append(v.Prefixes, PrefixView{
 			Prefix: x.Prefix, Sites: sites, Floor: of.floor, HealthyFloor: of.healthyFloor,
-			FleetUsed: used, FleetLimit: s.Table.Guards.FleetBudget,
+			FleetUsed: used, FleetLimit: limit,
 			Troubled: len(s.troubled(x.Prefix)), BreakerLimit: s.breakerLimit(sites),
 		})
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -110,10 +111,12 @@ func guardsLine(st *api.Status) string {
 	case t.Announcing < p.Floor:
 		floor += " (under it)"
 	}
-	parts := []string{
-		floor,
-		fmt.Sprintf("withdrawals %d of %d used", p.FleetUsed, p.FleetLimit),
-		fmt.Sprintf("in trouble %d, breaker at %d", p.Troubled, p.BreakerLimit),
+	parts := []string{floor}
+	if p.Sites > 1 {
+		parts = append(parts, fmt.Sprintf("withdrawals %d of %d used", p.FleetUsed, p.FleetLimit),
+			fmt.Sprintf("in trouble %d, breaker at %d", p.Troubled, p.BreakerLimit))
+	} else {
+		parts = append(parts, siteBudget(st, p.Prefix))
 	}
 	if len(st.Prefixes) > 1 {
 		parts[0] = p.Prefix.String() + ": " + parts[0]
@@ -171,4 +174,15 @@ func unitTable(s style, st *api.Status, rows []api.Row) *table {
 			cell{for2, plain}, cell{checks, plain}, cell{peers, peerInk}, cell{r.Why, plain})
 	}
 	return t
+}
+
+// siteBudget is what is left of the budget of a site alone, which no other guard of a
+// fleet bounds.
+func siteBudget(st *api.Status, p netip.Prefix) string {
+	for _, r := range st.Rows {
+		if r.Unit.Prefix == p {
+			return fmt.Sprintf("withdrawals %d of %d used", r.BudgetUsed, r.BudgetLimit)
+		}
+	}
+	return "automatic withdrawals unknown"
 }

@@ -58,8 +58,12 @@ func renderWhy(s style, w *api.Why) string {
 		s.labelled(&b, "Frozen", yellow, fmt.Sprintf("by %s: %s", f.Actor, f.Reason))
 	}
 	s.labelled(&b, "Ledger", plain, committedText(&w.Committed))
-	s.labelled(&b, "Prefix", plain, fmt.Sprintf("floor %d of %d sites, healthy floor %d; withdrawals %d of %d used; %d in trouble, breaker at %d",
-		w.Prefix.Floor, w.Prefix.Sites, w.Prefix.HealthyFloor, w.Prefix.FleetUsed, w.Prefix.FleetLimit, w.Prefix.Troubled, w.Prefix.BreakerLimit))
+	if p := w.Prefix; p.Sites > 1 {
+		s.labelled(&b, "Prefix", plain, fmt.Sprintf("floor %d of %d sites, healthy floor %d; withdrawals %d of %d used; %d in trouble, breaker at %d",
+			p.Floor, p.Sites, p.HealthyFloor, p.FleetUsed, p.FleetLimit, p.Troubled, p.BreakerLimit))
+	} else {
+		s.labelled(&b, "Prefix", plain, "announced from here alone, as far as this ledger knows: no floor, no breaker")
+	}
 	if w.Real != nil && w.Real.Last != nil {
 		s.labelled(&b, "Guards", plain, "as last asked")
 		s.rulings(&b, []decide.Ruling{*w.Real.Last}, false)

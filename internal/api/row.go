@@ -61,6 +61,9 @@ type Row struct {
 	// Order stands over the unit; Guard refused its withdrawal.
 	Order *decide.StandingOrder `json:"order,omitempty"`
 	Guard string                `json:"guard,omitempty"`
+	// BudgetUsed of BudgetLimit automatic withdrawals of this unit.
+	BudgetUsed  int `json:"budget_used"`
+	BudgetLimit int `json:"budget_limit"`
 	// Why is empty for a unit of which there is nothing to say.
 	Why string `json:"why,omitempty"`
 }
@@ -143,7 +146,7 @@ func (x *index) order(u steadycast.Unit) *decide.StandingOrder {
 }
 
 func (x *index) row(v *decide.UnitView) Row {
-	r := Row{Unit: v.Unit, Phase: v.Phase, Guard: v.Guard, Order: x.order(v.Unit)}
+	r := Row{Unit: v.Unit, Phase: v.Phase, Guard: v.Guard, Order: x.order(v.Unit), BudgetUsed: v.BudgetUsed, BudgetLimit: v.BudgetLimit}
 	site, real := x.sites[v.Unit.Site], x.units[v.Unit]
 	if site == nil || real == nil {
 		r.State, r.Why = NotHeard, "nothing heard from this site yet"
@@ -242,6 +245,8 @@ func (x *index) why(r *Row, v *decide.UnitView, real *Unit) string {
 		parts = append(parts, fmt.Sprintf("%d cycles; a person must unlock it", v.Cycles))
 	case r.State == OnHold:
 		parts = append(parts, "healthy; returns wait for a person")
+	case v.Breaker != "" && r.State != Announced && r.Order == nil:
+		parts = append(parts, "breaker: "+v.Breaker)
 	case v.Frozen != "" && r.State != Announced && r.State != Announcing && r.Order == nil:
 		parts = append(parts, "frozen: "+v.Frozen)
 	case r.State == Lost:

@@ -224,7 +224,7 @@ func TestCountLikeNaive(t *testing.T) {
 		s, n := countingSite(t)
 		var now Now
 		seq := uint64(10)
-		for range rapid.IntRange(5, 60).Draw(t, "events") {
+		for range rapid.IntRange(5, 40).Draw(t, "events") {
 			now += Now(rapid.SampledFrom([]int{0, 0, 0, 200, 500, 900, 1600, 4100}).Draw(t, "wait")) * time.Millisecond
 			seq += rapid.SampledFrom([]uint64{0, 1, 1, 1}).Draw(t, "seq")
 			h := heard{at: now, from: now - Now(rapid.SampledFrom([]int{0, 0, 0, 800, 3900, 4001}).Draw(t, "age"))*time.Millisecond}
@@ -237,6 +237,17 @@ func TestCountLikeNaive(t *testing.T) {
 			}
 			n.history = append(n.history, h)
 			s.Step(now, Observed{Observation: h.o, From: h.from})
+			if rapid.IntRange(0, 3).Draw(t, "chorus") == 0 { // everybody but one
+				for _, p := range n.table.Sites {
+					if p.Name != h.o.Vantage {
+						seq++
+						c := heard{at: now, from: now, o: h.o}
+						c.o.Vantage, c.o.Seq = p.Name, seq
+						n.history = append(n.history, c)
+						s.Step(now, Observed{Observation: c.o, From: c.from})
+					}
+				}
+			}
 			got, want := s.services[0].tally, n.at(now)
 			if got.bad != want.bad || got.good != want.good || got.enough != want.enough || got.enough && got.voices != want.voices || got.bad > 0 && got.since != want.since {
 				t.Fatalf("after %d at %v: counted %+v, want %+v", len(n.history), now, got, want)
@@ -331,6 +342,37 @@ func TestVerdictIgnoresOrder(t *testing.T) {
 			t.Fatalf("%+v and %+v", x, y)
 		}
 	})
+}
+
+// TestSilenceEndsRun: what a voice said before it fell silent is not the
+// beginning of what it says after, although the others kept the quorum going.
+func TestSilenceEndsRun(t *testing.T) {
+	table := goodTable()
+	table.Sites = append(table.Sites, Place{Name: "lon"})
+	s := NewSite(SiteOptions{Name: "fra", Table: table})
+	seq := uint64(0)
+	say := func(now Now, o steadycast.Outcome, names ...string) {
+		for _, v := range names {
+			seq++
+			s.Step(now, Observed{From: now, Observation: steadycast.Observation{
+				Vantage: v, Subject: "fra", Service: "web", Seq: seq, Result: steadycast.Result{Outcome: o},
+			}})
+		}
+	}
+	for i := range 10 {
+		now := Now(i) * time.Second
+		say(now, steadycast.Up, "fra", "ams", "nyc", "w")
+		if i < 2 || i > 7 {
+			say(now, steadycast.Down, "lon")
+		}
+	}
+	web := s.services[0].jury
+	if v := web.all[web.find("lon")]; v.vote.bad != 2 || v.raw.bad != 2 || v.vote.badAt != 8*time.Second {
+		t.Errorf("a voice that was silent for six seconds counts %+v", v.vote)
+	}
+	if s.services[0].tally.good != 9 { // the first round only made the quorum
+		t.Errorf("the others were disturbed: %+v", s.services[0].tally)
+	}
 }
 
 func TestVantages(t *testing.T) {

@@ -42,7 +42,7 @@ type SiteOptions struct {
 // The times of a site that are not policy.
 const (
 	resendEvery  = time.Second      // an unanswered request, or a statement the ledger has not taken
-	askAgain     = 10 * time.Second // the least time between two requests for one unit
+	askAgain     = 10 * time.Second // between two requests for one unit, when no guard says how long
 	freezeAfter  = 15 * time.Second // without the ledger
 	warmFor      = time.Minute      // depreferred after a cold resume
 	proveWithin  = 5 * time.Second  // then an unproven change is an alarm
@@ -246,12 +246,11 @@ func (s *Site) expire(now Now) (changed bool) {
 	return changed
 }
 
-// gist is all of a service that anything but its own verdict rests on.
+// gist is all of a service that anything else rests on, besides its state, of
+// which every change is loud.
 type gist struct {
-	state                  steadycast.State
 	held, failing, passing bool
-	passed                 bool
-	localUp, steady        bool
+	passed, steady         bool
 	localCertain, doubtful bool
 }
 

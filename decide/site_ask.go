@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/steadycast/steadycast"
 )
@@ -287,7 +288,7 @@ func (s *Site) carryOut(now Now, u *unit, p steadycast.Permit) bool {
 
 // deprefer keeps the route, less attractive, where only floor or budget refused.
 func (s *Site) deprefer(now Now, u *unit, p steadycast.Permit, g steadycast.GuardAnswer) {
-	u.retryAt = now + max(askAgain, g.RetryAfter)
+	u.retryAt, u.retryOf = now+retryIn(g), s.asked.req.Action
 	u.guard, u.refused = g.Guard, g.String()
 	if !u.announced || !s.mayAct(u) || s.wantIn(u) {
 		return
@@ -301,6 +302,15 @@ func (s *Site) deprefer(now Now, u *unit, p steadycast.Permit, g steadycast.Guar
 	}
 }
 
+// retryIn is when to ask again: when the guard says, or after askAgain if it
+// does not know.
+func retryIn(g steadycast.GuardAnswer) time.Duration {
+	if g.RetryAfter > 0 {
+		return max(resendEvery, g.RetryAfter)
+	}
+	return askAgain
+}
+
 // refuse notes a refusal, once for each guard in a row.
 func (s *Site) refuse(now Now, u *unit, r Ruling) {
 	g, ok := r.Refusal()
@@ -308,7 +318,7 @@ func (s *Site) refuse(now Now, u *unit, r Ruling) {
 		g = steadycast.GuardAnswer{Guard: "ledger", Text: "gave neither a permit nor a reason"}
 	}
 	again := u.guard == g.Guard
-	u.retryAt = now + max(askAgain, g.RetryAfter)
+	u.retryAt, u.retryOf = now+retryIn(g), s.asked.req.Action
 	u.guard, u.refused = g.Guard, g.String()
 	if again {
 		return
@@ -330,7 +340,9 @@ func (s *Site) conclude(now, wait Now) {
 			continue
 		}
 		u := &s.units[i]
-		u.retryAt, u.retryOf = max(u.retryAt, now+wait), req.Action
+		if u.retryOf != req.Action || u.retryAt <= now { // no guard said when
+			u.retryAt, u.retryOf = now+wait, req.Action
+		}
 		for _, j := range u.services {
 			s.services[j].answered = s.services[j].answered || req.Action == steadycast.Withdraw
 		}

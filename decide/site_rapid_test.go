@@ -30,7 +30,6 @@ type world struct {
 	act   steadycast.Actual
 
 	committed, proved bool
-	fence             steadycast.Fence
 	asks              int
 }
 

@@ -317,7 +317,8 @@ func (sv *service) doubtful() bool {
 
 func (sv *service) gist() gist {
 	return gist{
-		state: sv.state, held: sv.held, failing: sv.tally.bad > 0, passing: sv.tally.good > 0,
-		passed: sv.passed(), localUp: sv.up(), steady: sv.steady(), localCertain: sv.certain(), doubtful: sv.doubtful(),
+		held: sv.held, failing: sv.tally.bad > 0, passing: sv.tally.good > 0,
+		passed: sv.passed(), steady: sv.steady(),
+		localCertain: sv.certain(), doubtful: sv.doubtful(),
 	}
 }

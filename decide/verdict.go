@@ -14,7 +14,7 @@ type service struct {
 	since   Now
 	class   steadycast.Class
 	reason  string
-	settled bool // was Healthy since it was last Unhealthy: what Suspect falls back to
+	settled bool // was Healthy before: what Suspect falls back to
 	quiet   Now  // the last bad round, from which hold_up counts
 
 	held   bool   // too little evidence now
@@ -206,7 +206,6 @@ func (s *Site) become(now Now, sv *service, to steadycast.State, why string) {
 	case steadycast.Healthy:
 		sv.settled = true
 	case steadycast.Unhealthy:
-		sv.settled = false
 		sv.answered = false
 	case steadycast.Recovering:
 		if from != steadycast.Unhealthy {

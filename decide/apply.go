@@ -70,6 +70,11 @@ func (a *applying) body() string {
 	case KindVerdict:
 		return a.verdicts(e.Verdicts)
 	case KindDecide:
+		if len(e.Verdicts) > 0 {
+			if wrong := a.verdicts(e.Verdicts); wrong != "" {
+				return wrong
+			}
+		}
 		return a.decide(*e.Decide)
 	case KindVoid:
 		return a.void(*e.Give)

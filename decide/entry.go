@@ -16,6 +16,8 @@ const RulesLevel = 1
 
 // Entry is one line of the ledger's log. Kind names the body field that is set;
 // an order has Decide beside it, with what the proposer saw, and so may a table.
+// A batch of requests may bring the verdicts that changed with it, so that a
+// withdrawal waits for one write and not for two; they are recorded first.
 // Everything a replica needs is in the entry.
 type Entry struct {
 	Kind   Kind   `json:"kind"`
@@ -48,7 +50,7 @@ const (
 	KindTick       Kind = "tick"        // time passes
 	KindTable      Kind = "table"       // a new policy: Table
 	KindVerdict    Kind = "verdict"     // transitions of services at sites: Verdicts
-	KindDecide     Kind = "decide"      // a batch of requests with what the proposer saw: Decide
+	KindDecide     Kind = "decide"      // a batch of requests with what the proposer saw: Decide; perhaps Verdicts
 	KindVoid       Kind = "void"        // a permit that can never be used any more: Give
 	KindIn         Kind = "in"          // a return is proven: Return
 	KindLost       Kind = "lost"        // units that stopped announcing against their will: Units

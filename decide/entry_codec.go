@@ -76,7 +76,7 @@ var kinds = []kindBodies{
 	{KindTick, 0, 0},
 	{KindTable, bodyTable, bodyDecide},
 	{KindVerdict, bodyVerdicts, 0},
-	{KindDecide, bodyDecide, 0},
+	{KindDecide, bodyDecide, bodyVerdicts},
 	{KindVoid, bodyGive, 0},
 	{KindIn, bodyReturn, 0},
 	{KindLost, bodyUnits, 0},

@@ -234,24 +234,33 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// step tells the machine one thing and carries out what it answers, in order.
+// step tells the machine one thing and carries out what it answers, in order,
+// but that verdicts wait for a request of the same step: both are then written
+// to the ledger at once, and a withdrawal waits for one write less.
 func (a *Agent) step(in decide.Input) {
 	now := a.now()
+	var reported []steadycast.Verdict
 	for _, e := range a.site.Step(now, in) {
-		a.carryOut(now, e)
+		switch e := e.(type) {
+		case decide.Report:
+			a.record.judged(e.Verdicts, now, time.Now())
+			reported = append(reported, e.Verdicts...)
+		case decide.Ask:
+			a.ask(now, e.Request, reported)
+			reported = nil
+		default:
+			a.carryOut(e)
+		}
+	}
+	if len(reported) > 0 {
+		a.errand.send(func(ctx context.Context) { a.ledgerAnswered("report", a.o.Ledger.Report(ctx, reported)) })
 	}
 	a.record.looped(time.Now())
 	a.dirty = true
 }
 
-func (a *Agent) carryOut(now decide.Now, e decide.Effect) {
+func (a *Agent) carryOut(e decide.Effect) {
 	switch e := e.(type) {
-	case decide.Report:
-		a.record.judged(e.Verdicts, now, time.Now())
-		a.errand.send(func(ctx context.Context) { a.ledgerAnswered("report", a.o.Ledger.Report(ctx, e.Verdicts)) })
-	case decide.Ask:
-		a.record.asked(e.Request.ID, now)
-		a.errand.send(func(ctx context.Context) { a.ask(ctx, e.Request) })
 	case decide.GiveUp:
 		a.errand.send(func(ctx context.Context) {
 			a.ledgerAnswered("give up", a.o.Ledger.GiveUp(ctx, a.o.Site, e.ID, e.Units))
@@ -269,16 +278,19 @@ func (a *Agent) carryOut(now decide.Now, e decide.Effect) {
 	}
 }
 
-// ask runs in the courier.
-func (a *Agent) ask(ctx context.Context, r steadycast.Request) {
-	ans, err := a.o.Ledger.Ask(ctx, r)
-	if a.ledgerAnswered("request", err); err != nil {
-		return
-	}
-	select {
-	case a.answers <- ans:
-	case <-ctx.Done(): // resent with the same id, and answered the same
-	}
+// ask sends the courier with a request, and with what was reported before it.
+func (a *Agent) ask(now decide.Now, r steadycast.Request, reported []steadycast.Verdict) {
+	a.record.asked(r.ID, now)
+	a.errand.send(func(ctx context.Context) {
+		ans, err := a.o.Ledger.Ask(ctx, r, reported...)
+		if a.ledgerAnswered("request", err); err != nil {
+			return
+		}
+		select {
+		case a.answers <- ans:
+		case <-ctx.Done(): // resent with the same id, and answered the same
+		}
+	})
 }
 
 // prefixes are all that this site may announce.

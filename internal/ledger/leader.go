@@ -235,10 +235,11 @@ func voidable(u *decide.UnitView, deadThrough steadycast.RequestID) bool {
 // propose judges requests on the own state first. It gives the entry that must be
 // written, if any, and the answers to requests that need none: repeats, and
 // refusals whose like was written down before (rule P5). The machine judges again
-// when the entry is applied; this only spares the log.
-func (l *leader) propose(now time.Duration, requests []steadycast.Request) (e decide.Entry, write bool, answers []decide.Answer, err error) {
+// when the entry is applied; this only spares the log. News are verdicts that
+// the same entry records before it answers; they are always worth writing.
+func (l *leader) propose(now time.Duration, requests []steadycast.Request, news ...steadycast.Verdict) (e decide.Entry, write bool, answers []decide.Answer, err error) {
 	e = l.entry(now, decide.KindDecide)
-	e.Decide = &decide.Decide{Requests: requests, Seen: l.seen(now)}
+	e.Verdicts, e.Decide = news, &decide.Decide{Requests: requests, Seen: l.seen(now)}
 	r, err := l.fleet.Try(e)
 	if err != nil {
 		return e, false, nil, err
@@ -260,6 +261,10 @@ func (l *leader) propose(now time.Duration, requests []steadycast.Request) (e de
 				break
 			}
 		}
+	}
+	if len(e.Decide.Requests) == 0 && len(news) > 0 {
+		e.Kind, e.Decide = decide.KindVerdict, nil
+		return e, true, answers, nil
 	}
 	return e, len(e.Decide.Requests) > 0, answers, nil
 }

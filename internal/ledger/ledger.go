@@ -25,8 +25,9 @@ type Ledger interface {
 	Report(ctx context.Context, verdicts []steadycast.Verdict) error
 
 	// Ask asks for leave to change routes. The same request may be sent again;
-	// its answer stays the same.
-	Ask(ctx context.Context, request steadycast.Request) (decide.Answer, error)
+	// its answer stays the same. What is reported with it is recorded first, in
+	// the same entry: a withdrawal waits for one write and not for two.
+	Ask(ctx context.Context, request steadycast.Request, reported ...steadycast.Verdict) (decide.Answer, error)
 
 	// GiveUp states that every request of the site up to id is dead and that the
 	// site is announcing units now. Their permits are void, their budget refunded.

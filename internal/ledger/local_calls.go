@@ -12,7 +12,8 @@ import (
 	"github.com/steadycast/steadycast/decide"
 )
 
-// op is one call on its way to run. Exactly one of report, ask and entry is set.
+// op is one call on its way to run. Exactly one of report, ask and entry is set,
+// or report beside ask.
 type op struct {
 	ctx    context.Context
 	report []steadycast.Verdict
@@ -73,16 +74,23 @@ func (l *Local) serve(first op) {
 
 // like: both can go into one entry.
 func (o op) like(p op) bool {
-	return o.ask != nil && p.ask != nil || o.report != nil && p.report != nil
+	return o.ask != nil && p.ask != nil || o.report != nil && p.report != nil && o.ask == nil && p.ask == nil
 }
 
-// serveAsks answers a batch of requests from one entry, or from none.
+// serveAsks answers a batch of requests, and records what is reported with
+// them, in one entry, or in none.
 func (l *Local) serveAsks(ops []op) {
 	requests := make([]steadycast.Request, len(ops))
+	var reported []steadycast.Verdict
 	for i, o := range ops {
 		requests[i] = *o.ask
+		for _, v := range o.report { // what the table does not have, the request is refused for
+			if serves(l.lead.view.Table, v.Site, v.Service) {
+				reported = append(reported, v)
+			}
+		}
 	}
-	e, write, answers, err := l.lead.propose(l.now(), requests)
+	e, write, answers, err := l.lead.propose(l.now(), requests, l.lead.changed(reported)...)
 	if err == nil && write {
 		var r decide.Reply
 		if r, err = l.commit(e); err == nil {
@@ -159,8 +167,8 @@ func (l *Local) Report(ctx context.Context, verdicts []steadycast.Verdict) error
 }
 
 // Ask asks for leave to change routes.
-func (l *Local) Ask(ctx context.Context, request steadycast.Request) (decide.Answer, error) {
-	r := l.call(ctx, op{ask: &request})
+func (l *Local) Ask(ctx context.Context, request steadycast.Request, reported ...steadycast.Verdict) (decide.Answer, error) {
+	r := l.call(ctx, op{ask: &request, report: slices.Clone(reported)})
 	return r.answer, r.err
 }
 

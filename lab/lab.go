@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -229,37 +228,37 @@ func (l *Lab) Start(node string) error {
 
 // Stop asks the node's process to end, as `docker stop` does, and waits.
 func (l *Lab) Stop(ctx context.Context, node string) error {
-	m, err := l.member(node)
+	m, err := l.running(node)
 	if err != nil {
 		return err
-	}
-	if m.main == nil || !m.main.running() {
-		return fmt.Errorf("node %s is not running", node)
 	}
 	if err := m.main.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	select {
-	case <-m.main.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("node %s did not stop: %w", node, ctx.Err())
-	}
+	return m.main.wait(ctx)
 }
 
-// Signal sends sig to the processes of a node: to all that its process has
-// started, or with a role to those that play it (`speaker`, `bgpd`). It says
-// how many; none is an error.
+// Kill kills all that runs in the node, as `docker kill` does.
+func (l *Lab) Kill(ctx context.Context, node string) error {
+	m, err := l.running(node)
+	if err != nil {
+		return err
+	}
+	if err := m.room.clear(); err != nil {
+		return err
+	}
+	return m.main.wait(ctx)
+}
+
+// Signal sends sig to all that runs in a node, or with a role to those that
+// play it (`speaker`, `bgpd`). It says to how many; none is an error.
 func (l *Lab) Signal(node, role string, sig syscall.Signal) (int, error) {
-	m, err := l.member(node)
+	m, err := l.running(node)
 	if err != nil {
 		return 0, err
 	}
-	if m.main == nil || !m.main.running() {
-		return 0, fmt.Errorf("node %s is not running", node)
-	}
 	n := 0
-	for _, pid := range m.main.family() {
+	for _, pid := range m.room.pids() {
 		if role != "" && !playing(pid, role) {
 			continue
 		}
@@ -269,17 +268,19 @@ func (l *Lab) Signal(node, role string, sig syscall.Signal) (int, error) {
 			return n, err
 		}
 	}
-	switch {
-	case n == 0:
+	if n == 0 {
 		return 0, fmt.Errorf("node %s has no process that plays %q", node, role)
-	case sig == syscall.SIGKILL && role == "":
-		select {
-		case <-m.main.done:
-		case <-time.After(5 * time.Second):
-			return n, fmt.Errorf("node %s: not gone 5s after SIGKILL", node)
-		}
 	}
 	return n, nil
+}
+
+// running is the node, if its process is.
+func (l *Lab) running(node string) (*member, error) {
+	m, err := l.member(node)
+	if err == nil && (m.main == nil || !m.main.running()) {
+		err = fmt.Errorf("node %s is not running", node)
+	}
+	return m, err
 }
 
 // Log is what the node's processes wrote lately.

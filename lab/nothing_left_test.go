@@ -2,11 +2,13 @@ package lab
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,7 +62,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			if strings.TrimSpace(line) != "up" {
 				t.Fatalf("the lab did not come up: %s", line)
 			}
-			family := (&process{cmd: cmd, done: make(chan struct{})}).family()
+			family := offspring(cmd.Process.Pid)
 			spaces := namespaces(family)
 			if len(family) < 5 || len(spaces) != 14 { // five kinds of three nodes, one network shared
 				t.Fatalf("%d processes in %d namespaces: that is no lab", len(family), len(spaces))
@@ -101,17 +103,54 @@ func TestDown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		family := l.nodes["edge"].main.family()
-		if len(family) == 0 {
+		pids := l.nodes["edge"].room.pids()
+		if len(pids) == 0 {
 			t.Fatal("the edge is not running")
 		}
 		l.Down()
 		l.Down()
-		if err := syscall.Kill(family[0], 0); err == nil {
-			t.Errorf("process %d outlives Down", family[0])
+		if err := syscall.Kill(pids[0], 0); err == nil {
+			t.Errorf("process %d outlives Down", pids[0])
 		}
 		if _, _, _, err := l.Exec(t.Context(), "edge", []string{"true"}); err == nil {
 			t.Error("a lab that is down ran a command")
+		}
+	}
+}
+
+// As in a container, what a node's process has started ends with it, even what
+// has left its process group and holds its output.
+func TestNodeEndsWhole(t *testing.T) {
+	topo, err := Load("containerlab/single-frr.clab.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	need(t, topo)
+	topo.node("edge").Cmd, topo.node("service").Cmd = `sh -c "setsid sleep 1000 & (sleep 1000 & sleep 1000) & wait"`, "sleep infinity"
+	l, err := Up(t.Context(), topo, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Down()
+	room := l.nodes["edge"].room
+	for what, end := range map[string]func() error{
+		"stop": func() error { return l.Stop(t.Context(), "edge") },
+		"kill": func() error { return l.Kill(t.Context(), "edge") },
+	} {
+		waitFor(t, func() string {
+			if n := len(room.pids()); n < 4 {
+				return fmt.Sprintf("%d processes have started", n)
+			}
+			return ""
+		})
+		if err := end(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if left := room.pids(); len(left) > 0 {
+			t.Errorf("%s: processes %v are left", what, left)
+		}
+		if err := l.Start("edge"); err != nil {
+			t.Fatalf("after %s: %v", what, err)
 		}
 	}
 }
@@ -137,7 +176,7 @@ func TestFailedUp(t *testing.T) {
 		}
 	}
 	waitFor(t, func() string {
-		for _, pid := range (&process{cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}, done: make(chan struct{})}).family()[1:] {
+		for _, pid := range offspring(os.Getpid())[1:] {
 			return fmt.Sprintf("process %d is left", pid)
 		}
 		return ""
@@ -160,6 +199,37 @@ func hostState(t *testing.T) string {
 	}
 	staged, _ := filepath.Glob(staging + "/*")
 	return fmt.Sprint(mounts, staged)
+}
+
+// offspring lists a process and all it has started that lives, parents first.
+func offspring(pid int) []int {
+	children := map[int][]int{}
+	for pid, parent := range parents() {
+		children[parent] = append(children[parent], pid)
+	}
+	all := []int{pid}
+	for i := 0; i < len(all); i++ {
+		all = append(all, children[all[i]]...)
+	}
+	return all
+}
+
+// parents maps every living process of the machine to its parent.
+func parents() map[int]int {
+	out := map[int]int{}
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range files {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		// pid (name, which may hold anything) state parent …
+		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+		if pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))); alive(pid) && len(f) > 1 {
+			out[pid], _ = strconv.Atoi(f[1])
+		}
+	}
+	return out
 }
 
 func everyPID() (out []int) {

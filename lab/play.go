@@ -104,6 +104,8 @@ func (p *play) act(ctx context.Context, a *action) (saw string, err error) {
 		return "", p.lab.Start(a.node)
 	case "stop":
 		return "", p.lab.Stop(ctx, a.node)
+	case "kill":
+		return "", p.lab.Kill(ctx, a.node)
 	case "signal":
 		n, err := p.lab.Signal(a.node, a.role, a.sig)
 		return fmt.Sprintf("%s to %d processes", signalName(a.sig), n), err

@@ -19,7 +19,8 @@ import (
 // process is one program running in a room, in a process group of its own.
 type process struct {
 	cmd  *exec.Cmd
-	done chan struct{} // closed once it has ended and its output is complete
+	done chan struct{} // closed once it and all it started have ended
+	left error         // what would not end; read it after done
 }
 
 // start runs argv in the room, its output into log.
@@ -29,6 +30,7 @@ func (r *room) start(argv []string, env map[string]string, log *logBook) (*proce
 		// Inside, because the path is looked up in the node's own root.
 		p.cmd = r.command(argv, env)
 		p.cmd.Stdout, p.cmd.Stderr = log, log
+		p.cmd.WaitDelay = 100 * time.Millisecond // its children may hold its output
 		return p.cmd.Start()
 	})
 	if err != nil {
@@ -36,6 +38,8 @@ func (r *room) start(argv []string, env map[string]string, log *logBook) (*proce
 	}
 	go func() {
 		_ = p.cmd.Wait()
+		// As in a container: when its process ends, the rest goes too.
+		p.left = r.clear()
 		close(p.done)
 	}()
 	return p, nil
@@ -90,44 +94,60 @@ func (p *process) running() bool {
 	}
 }
 
-// family lists the pids of p and everything it has started, parents first, as
-// far as they are alive.
-func (p *process) family() []int {
-	if !p.running() {
-		return nil
+// wait waits for p and all it started to end.
+func (p *process) wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return p.left
+	case <-ctx.Done():
+		return fmt.Errorf("%s has not ended: %w", strings.Join(p.cmd.Args, " "), ctx.Err())
 	}
-	children := map[int][]int{}
-	for pid, parent := range parents() {
-		children[parent] = append(children[parent], pid)
-	}
-	all := []int{p.cmd.Process.Pid}
-	for i := 0; i < len(all); i++ {
-		kids := children[all[i]]
-		slices.Sort(kids)
-		all = append(all, kids...)
-	}
-	return all
 }
 
-// parents maps every living process of the machine to its parent.
-func parents() map[int]int {
-	out := map[int]int{}
-	dirs, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range dirs {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		// pid (name, which may hold anything) state parent …
-		_, rest, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ")
-		f := strings.Fields(rest)
-		if len(f) < 2 || f[0] == "Z" || f[0] == "X" {
+// pids lists the room's processes but for its first, by the host's numbers.
+// Those that have ended and were not yet waited for are left out.
+func (r *room) pids() (out []int) {
+	ours, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", r.pid()))
+	if err != nil {
+		return nil
+	}
+	links, _ := filepath.Glob("/proc/[0-9]*/ns/pid")
+	for _, link := range links {
+		if ns, err := os.Readlink(link); err != nil || ns != ours {
 			continue
 		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		out[pid], _ = strconv.Atoi(f[1])
+		pid, _ := strconv.Atoi(strings.Split(link, "/")[2])
+		if pid != r.pid() && alive(pid) {
+			out = append(out, pid)
+		}
 	}
+	slices.Sort(out)
 	return out
+}
+
+// alive is false for a process that has ended but was not yet waited for.
+func alive(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	// pid (name, which may hold anything) state …
+	_, rest, ok := strings.Cut(string(b[max(0, bytes.LastIndexByte(b, ')')):]), ") ")
+	return err == nil && ok && rest[0] != 'Z' && rest[0] != 'X'
+}
+
+// clear kills all that runs in the room, again until nothing is left: what is
+// killed may just have started something else.
+func (r *room) clear() error {
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		pids := r.pids()
+		if len(pids) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("node %s: processes %v are not gone 5s after SIGKILL", r.name, pids)
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 }
 
 // playing reports whether process pid plays a role: `steadycast speaker …`

@@ -21,8 +21,9 @@ import (
 //
 //	start NODE                      start the node's process again
 //	stop NODE                       SIGTERM, and wait for its end
-//	kill NODE [ROLE]                SIGKILL, to all it started or to those that play ROLE
-//	signal NAME NODE [ROLE]         HUP, STOP, CONT, TERM, …
+//	kill NODE                       SIGKILL to all that runs there, and wait
+//	kill NODE ROLE                  SIGKILL to those that play ROLE: speaker, agent
+//	signal NAME NODE [ROLE]         HUP, STOP, CONT, TERM, …, to all or to ROLE
 //	do NODE: COMMAND                must exit 0
 //	exit N NODE: COMMAND            must exit N
 //	mark                            what the wire tells is counted from here
@@ -66,7 +67,7 @@ type step struct {
 }
 
 type action struct {
-	verb string // start, stop, signal, do, mark
+	verb string // start, stop, kill, signal, do, mark
 	node string
 	role string
 	sig  syscall.Signal
@@ -201,7 +202,9 @@ func parseAction(verb, line string) (*action, error) {
 		if len(f) < 1 || len(f) > 2 {
 			return nil, fmt.Errorf("%s: write a node, and perhaps a role", verb)
 		}
-		a.node, a.role = f[0], strings.Join(f[1:], "")
+		if a.node, a.role = f[0], strings.Join(f[1:], ""); verb == "kill" && a.role == "" {
+			a.verb = "kill"
+		}
 		return a, nil
 	case "do", "exit":
 		head, command, _ := strings.Cut(line, ":")

@@ -41,7 +41,8 @@ type Service struct {
 	// Sites that serve it; default all that are not witnesses.
 	Sites  []string `yaml:"sites" json:"sites,omitempty"`
 	Health Health   `yaml:"health" json:"health"`
-	// Mode is auto (default), approve (a grant waits for a person) or observe (only says what it would do).
+	// Mode is auto (default), observe (only says what it would do) or approve
+	// (says so too, and names the command with which a person does it).
 	Mode string `yaml:"mode" json:"mode,omitempty"`
 	// Return is auto (default) or hold: healthy, on hold until a person resumes.
 	Return string `yaml:"return" json:"return,omitempty"`
@@ -77,8 +78,8 @@ type Prefix struct {
 	Communities      []steadycast.Community      `yaml:"communities" json:"communities,omitempty"`
 	LargeCommunities []steadycast.LargeCommunity `yaml:"large_communities" json:"large_communities,omitempty"`
 	MED              *uint32                     `yaml:"med" json:"med,omitempty"`
-	// Floor: announcing sites that automation never goes below. nil means
-	// max(2, half of the sites); 1 for two sites; 0 for a site alone.
+	// Floor: announcing sites that automation never goes below; nil means the
+	// default of [Table.Floor].
 	Floor *int `yaml:"floor" json:"floor,omitempty"`
 	// HealthyFloor: healthy announcing sites; nil means 1, 0 for a site alone.
 	HealthyFloor *int `yaml:"healthy_floor" json:"healthy_floor,omitempty"`

@@ -28,6 +28,14 @@ const (
 	journalSchema = 1
 	// journalMost bounds what is read at the start. Shortening keeps it far below.
 	journalMost = 1 << 30
+	// setAside bytes are taken from the disk behind the journal's end, so that a
+	// disk which others fill does not keep a withdrawal from being recorded: some
+	// hundred entries go into it.
+	setAside = 256 << 10
+	// enough is the room that must be there before a disk that was full counts as
+	// usable again. A ledger that takes small entries and refuses large ones would
+	// be worse than one that refuses all.
+	enough = 32 << 10
 )
 
 // heading is the first record.
@@ -48,6 +56,8 @@ type file interface {
 	io.Writer
 	Sync() error // data and what is needed to read it back: fdatasync(2)
 	Truncate(size int64) error
+	// Reserve takes n bytes at offset from the disk without making the file longer.
+	Reserve(offset, n int64) error
 	Close() error
 }
 
@@ -57,7 +67,9 @@ type journal struct {
 	who   heading
 	f     file
 	size  int64 // up to here every byte is good and on disk
+	room  int64 // up to here the disk has room for certain
 	dirty bool  // a failed append may have left bytes after size
+	full  bool  // the last append failed
 }
 
 // append writes one record and returns when it is on disk. On an error nothing
@@ -67,19 +79,42 @@ func (j *journal) append(payload []byte) error {
 		if err := j.f.Truncate(j.size); err != nil {
 			return fmt.Errorf("%s: cannot cut what a failed write left: %w", j.path(), err)
 		}
-		j.dirty = false
+		j.dirty, j.room = false, j.size // what was set aside is cut, too
 	}
 	rec := frame(payload)
-	j.dirty = true
+	if j.full {
+		if err := j.f.Reserve(j.size, max(enough, int64(len(rec)))); err != nil {
+			return fmt.Errorf("%s: %w", j.path(), plain(err))
+		}
+	}
+	if j.size+int64(len(rec)) > j.room-setAside/2 {
+		j.takeRoom()
+	}
+	j.dirty, j.full = true, true
 	if _, err := j.f.Write(rec); err != nil {
-		return fmt.Errorf("%s: %w", j.path(), err)
+		return fmt.Errorf("%s: %w", j.path(), plain(err))
 	}
 	if err := j.f.Sync(); err != nil {
-		return fmt.Errorf("%s: %w", j.path(), err)
+		return fmt.Errorf("%s: %w", j.path(), plain(err))
 	}
-	j.dirty = false
+	j.dirty, j.full = false, false
 	j.size += int64(len(rec))
 	return nil
+}
+
+// takeRoom sets room aside. Without it the journal goes on as long as it can.
+func (j *journal) takeRoom() {
+	if j.f.Reserve(j.size, setAside) == nil {
+		j.room = j.size + setAside
+	}
+}
+
+// plain leaves out the name of the file, which was another when it was opened.
+func plain(err error) error {
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 func (j *journal) path() string { return filepath.Join(j.dir, journalName) }
@@ -119,7 +154,8 @@ func (j *journal) shorten(snapshot []byte) error {
 	if j.f != nil {
 		_ = j.f.Close() // it has no name any more
 	}
-	j.f, j.size, j.dirty = diskFile{f}, int64(len(data)), false
+	j.f, j.size, j.room, j.dirty, j.full = diskFile{f}, int64(len(data)), 0, false, false
+	j.takeRoom()
 	return syncDir(j.dir)
 }
 
@@ -129,7 +165,12 @@ func (j *journal) reopen(size int64) error {
 	if err != nil {
 		return err
 	}
-	j.f, j.size, j.dirty = diskFile{f}, size, true
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	j.f, j.size, j.dirty = diskFile{f}, size, info.Size() > size
+	j.takeRoom()
 	return nil
 }
 
@@ -143,6 +184,19 @@ func (f diskFile) Sync() error {
 	for {
 		err := unix.Fdatasync(int(f.Fd()))
 		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// Reserve is fallocate(2). A file system that cannot do it has nothing set aside.
+func (f diskFile) Reserve(offset, n int64) error {
+	for {
+		err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, offset, n)
+		switch {
+		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
+			return nil
+		case !errors.Is(err, unix.EINTR):
 			return err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -219,6 +218,14 @@ type fullDisk struct {
 	room     int
 	failSync bool
 	noCut    bool
+	noRoom   bool
+}
+
+func (d *fullDisk) Reserve(offset, n int64) error {
+	if d.noRoom {
+		return syscall.ENOSPC
+	}
+	return d.file.Reserve(offset, n)
 }
 
 func (d *fullDisk) Write(p []byte) (int, error) {
@@ -312,18 +319,7 @@ func pause(l *Local, f func()) {
 
 // TestRealFullDisk fills a small file system of its own.
 func TestRealFullDisk(t *testing.T) {
-	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64k", "sc-ledger", dir).CombinedOutput(); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("mount: %v: %s", err, out)
-		}
-		t.Skipf("mounting a small file system needs root: %v: %s", err, out)
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", "-l", dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v: %s", err, out)
-		}
-	})
+	dir, _ := small(t, "64k")
 	book := &logbook{}
 	l, err := Open(filepath.Join(dir, "state"), policy("fra"), book.options())
 	if err != nil {

@@ -11,8 +11,9 @@ import (
 // over voters. All methods may be called from any goroutine.
 //
 // An error means that nothing is known: the call may or may not have reached
-// the log, and repeating it is safe. A refusal is not an error; it is in the
-// answer, with the guard that refused and its numbers.
+// the log, and repeating it is safe; but [Invalid] is the ledger's answer to what
+// has no meaning. A refusal is not an error; it is in the answer, with the guard
+// that refused and its numbers.
 type Ledger interface {
 	// Beat tells what a site announces, and how healthy it is. It is kept in
 	// memory, never logged, and counts for 5 s; send one a second and on every
@@ -63,3 +64,9 @@ type Ledger interface {
 	// cancel ends it.
 	OnEvents(f func([]steadycast.Event)) (cancel func())
 }
+
+// Invalid says why what was asked has no meaning under the policy in force. The
+// ledger works.
+type Invalid string
+
+func (e Invalid) Error() string { return string(e) }

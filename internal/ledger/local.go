@@ -24,6 +24,9 @@ var ErrClosed = errors.New("the ledger is closed")
 // goroutine until its context ends; nothing is dropped.
 const queueBound = 64
 
+// tryAgain is the pause between two tries to write to a disk that fails.
+const tryAgain = time.Second
+
 // shortenEvery is how many entries a journal gathers before it is shortened.
 const shortenEvery = 1024
 
@@ -135,7 +138,7 @@ func (l *Local) begin(genesis decide.Table) error {
 	e.Table, e.Reason = &t, "the first policy of this ledger"
 	r, err := l.commit(e)
 	if err == nil && r.Invalid != "" {
-		err = errors.New(r.Invalid)
+		err = Invalid(r.Invalid)
 	}
 	if err != nil {
 		return fmt.Errorf("the ledger cannot begin: %w", err)
@@ -167,16 +170,16 @@ func (l *Local) run() {
 		if l.entries >= shortenEvery && len(l.ops) == 0 {
 			l.shorten()
 		}
-		timer.Reset(max(l.lead.wake()-l.now(), l.pause()))
+		timer.Reset(l.pause())
 	}
 }
 
-// pause keeps a proposer whose disk fails from trying in a circle.
+// pause is how long nothing is due by itself. A disk that fails is tried once a second.
 func (l *Local) pause() time.Duration {
 	if l.failing {
-		return time.Second
+		return tryAgain
 	}
-	return 0
+	return max(l.lead.wake()-l.now(), 0)
 }
 
 // duties proposes what beats and time call for. Each entry must make the next
@@ -184,6 +187,11 @@ func (l *Local) pause() time.Duration {
 // costs a second, not a disk.
 func (l *Local) duties() {
 	const most = 1000
+	if l.failing { // whether it works again is found out by itself, not by the next request
+		if _, err := l.commit(l.lead.entry(l.now(), decide.KindTick)); err != nil {
+			return
+		}
+	}
 	for range most {
 		e, ok := l.lead.duties(l.now())
 		if !ok {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -97,7 +96,7 @@ func (l *Local) serveAsks(ops []op) {
 			l.lead.answered(l.now(), r.Answers)
 			answers = append(answers, r.Answers...)
 			if r.Invalid != "" {
-				err = errors.New(r.Invalid)
+				err = Invalid(r.Invalid)
 			}
 		}
 	}
@@ -123,7 +122,7 @@ func (l *Local) serveReports(ops []op) {
 			if serves(l.lead.view.Table, v.Site, v.Service) {
 				all = append(all, v)
 			} else {
-				err = fmt.Errorf("the table has no service %s at site %s", v.Service, v.Site)
+				err = Invalid(fmt.Sprintf("the table has no service %s at site %s", v.Service, v.Site))
 			}
 		}
 		if err != nil {
@@ -152,7 +151,7 @@ func (l *Local) serveEntry(o op) result {
 		return result{reply: r, err: err}
 	}
 	if r.Invalid != "" {
-		return result{reply: r, err: errors.New(r.Invalid)}
+		return result{reply: r, err: Invalid(r.Invalid)}
 	}
 	r, err = l.commit(e)
 	return result{reply: r, err: err}

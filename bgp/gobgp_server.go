@@ -2,6 +2,7 @@ package bgp
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,10 +30,12 @@ var world struct {
 	still  atomic.Pointer[standstill] // nil except during a start
 }
 
-// standstill is one moment in which every live server waits in its Observe.
+// standstill is one moment in which every live server waits in its Observe. The
+// one that starts, and those parked, are not among them.
 type standstill struct {
-	arrived chan struct{} // one message per server
-	over    chan struct{} // closed when they may go on
+	live    map[*gobgpServer]struct{} // never changed
+	arrived chan struct{}             // one message per server
+	over    chan struct{}             // closed when they may go on
 }
 
 // standstillLimit bounds the wait for a server that does not come. Starting
@@ -42,12 +45,17 @@ const standstillLimit = 100 * time.Millisecond
 // Observe is called by GoBGP's Serve after each thing it did: the one place
 // where code of ours runs on a server's own goroutine.
 func (s *gobgpServer) Observe(server.FSMOperation, time.Duration, time.Duration) {
-	if st := world.still.Load(); st != nil {
-		select {
-		case st.arrived <- struct{}{}:
-			<-st.over
-		case <-st.over:
-		}
+	st := world.still.Load()
+	if st == nil {
+		return
+	}
+	if _, ok := st.live[s]; !ok {
+		return
+	}
+	select {
+	case st.arrived <- struct{}{}:
+		<-st.over
+	case <-st.over:
 	}
 }
 
@@ -70,24 +78,23 @@ func takeServer() *gobgpServer {
 func (s *gobgpServer) start(r *api.StartBgpRequest) error {
 	world.mu.Lock()
 	defer world.mu.Unlock()
-	st := &standstill{arrived: make(chan struct{}), over: make(chan struct{})}
+	st := &standstill{live: maps.Clone(world.live), arrived: make(chan struct{}), over: make(chan struct{})}
 	world.still.Store(st)
-	for o := range world.live {
+	for o := range st.live {
 		go o.GetBgp(context.Background(), &api.GetBgpRequest{}) // wakes it
 	}
 	limit := time.NewTimer(standstillLimit)
 	defer limit.Stop()
 arrivals:
-	for range world.live {
+	for range st.live {
 		select {
 		case <-st.arrived:
 		case <-limit.C:
 			break arrivals
 		}
 	}
-	// This server's own Observe, after StartBgp, finds it over.
-	world.still.Store(nil)
 	err := s.StartBgp(context.Background(), r)
+	world.still.Store(nil)
 	close(st.over)
 	if world.live == nil {
 		world.live = map[*gobgpServer]struct{}{}

@@ -143,7 +143,7 @@ func (n *neighbor) run(ctx context.Context) {
 		router, err := n.connect(ctx, &d)
 		var up time.Duration
 		if err == nil {
-			err, up = n.speak(ctx, router)
+			up, err = n.speak(ctx, router)
 		}
 		if ctx.Err() != nil {
 			break

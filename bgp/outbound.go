@@ -16,7 +16,6 @@ type outbound struct {
 	opened      bool // our OPEN passed
 	established bool // our first KEEPALIVE passed
 	fourOctet   bool // both sides use four-octet AS numbers (RFC 6793)
-	families    []string
 }
 
 // check returns the routes in m, nil if it carries none. An error means m must

@@ -66,7 +66,7 @@ type session struct {
 
 // speak runs one connection to its end and says why it ended and for how long
 // it was established.
-func (n *neighbor) speak(ctx context.Context, router *net.TCPConn) (why error, up time.Duration) {
+func (n *neighbor) speak(ctx context.Context, router *net.TCPConn) (up time.Duration, why error) {
 	s := &session{
 		n: n, router: router,
 		in:         inbound{asn: n.cfg.ASN, localASN: n.asn, id: n.settings.RouterID, families: n.cfg.Families},
@@ -78,7 +78,7 @@ func (n *neighbor) speak(ctx context.Context, router *net.TCPConn) (why error, u
 	raw, err := router.SyscallConn()
 	if err != nil {
 		router.Close()
-		return &fault{Text: err.Error()}, 0
+		return 0, &fault{Text: err.Error()}
 	}
 	s.raw = raw
 	s.hold.Store(int64(n.cfg.HoldTime))
@@ -115,7 +115,7 @@ func (n *neighbor) speak(ctx context.Context, router *net.TCPConn) (why error, u
 	if !s.upAt.IsZero() {
 		up = time.Since(s.upAt)
 	}
-	return s.fault, up
+	return up, s.fault
 }
 
 // openGoBGP opens GoBGP's side, after its table was brought up to date with the

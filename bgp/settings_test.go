@@ -149,7 +149,7 @@ func TestResolve(t *testing.T) {
 		if got := r.resolve(route); !got.equal(&want) {
 			t.Errorf("%s: %+v, want %+v", stance, got, want)
 		}
-		if r.resolve(route) != r.resolve(route) {
+		if again := r.resolve(route); again != r.resolve(route) {
 			t.Errorf("%s: equal attributes are not one", stance)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -554,33 +555,45 @@ func TestGateTakesOnlyOurOwn(t *testing.T) {
 	}
 }
 
-// Servers are used again: a neighbour that comes and goes leaves nothing more.
+// Servers are used again: neighbours that come and go, many at one moment, leave
+// nothing more behind, and never wait for each other for good.
 func TestServersAreReused(t *testing.T) {
 	cycle := func() {
-		var es []*engine
-		for range 3 {
-			e, err := newEngine(65001, netip.MustParseAddr("192.0.2.1"), quiet)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := e.announce(net1, apiAttributes(&pathAttributes{nextHop: home}, 65001)); err != nil {
-				t.Fatal(err)
-			}
-			es = append(es, e)
+		var all sync.WaitGroup
+		for i := range 6 {
+			all.Go(func() {
+				e, err := newEngine(65001, netip.AddrFrom4([4]byte{192, 0, 2, byte(1 + i)}), quiet)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := e.announce(net1, apiAttributes(&pathAttributes{nextHop: home}, 65001)); err != nil {
+					t.Error(err)
+				}
+				e.stop()
+			})
 		}
-		for _, e := range es {
-			e.stop()
-		}
+		all.Wait()
 	}
-	cycle()
+	var first []*engine // as many as a cycle can need at one moment
+	for range 6 {
+		e, err := newEngine(65001, netip.MustParseAddr("192.0.2.1"), quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first = append(first, e)
+	}
+	for _, e := range first {
+		e.stop()
+	}
 	before := runtime.NumGoroutine()
-	for range 20 {
+	for range 100 {
 		cycle()
 	}
 	deadline := time.Now().Add(patience)
 	for runtime.NumGoroutine() > before {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines before, %d after 60 servers", before, runtime.NumGoroutine())
+			t.Fatalf("%d goroutines before, %d after 600 servers", before, runtime.NumGoroutine())
 		}
 		runtime.Gosched()
 	}

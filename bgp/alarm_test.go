@@ -2,6 +2,7 @@ package bgp
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +28,16 @@ func TestHeldBackIsAnAlarm(t *testing.T) {
 	if held(r.Table()) != 1 {
 		t.Errorf("it left: %v", r.Table())
 	}
+	// A change that does not leave is not proven by the acknowledgement of what
+	// left before.
+	sp.neighbors[0].allow.Store(newAllowList(nil))
+	changed := routes(net2)
+	changed[0].Communities = []steadycast.Community{7}
+	apply(t, sp, changed...)
+	eventually(t, sp, "the row named stale", func(a steadycast.Actual) bool {
+		i := slices.IndexFunc(a.Sent, func(r steadycast.Sent) bool { return r.Prefix == net2 })
+		return a.Sent[i].Stale && a.Sent[i].Announced && !a.Sent[i].Acked.IsZero()
+	})
 	apply(t, sp, routes(net2)...)
 	eventually(t, sp, "that it is no longer missing", func(a steadycast.Actual) bool { return !strings.Contains(a.Alarm, "only") })
 }

@@ -19,8 +19,8 @@ const (
 	stateIdle        = "idle"
 	stateConnect     = "connect"
 	stateOpen        = "open"
-	stateEstablished = "established"
-	stateStuck       = "stuck"
+	stateEstablished = steadycast.PeerEstablished
+	stateStuck       = steadycast.PeerStuck
 	stateStopped     = "stopped"
 )
 

@@ -53,7 +53,7 @@ func (s *Speaker) publish() {
 // build makes a new snapshot of what every neighbour says.
 func (s *Speaker) build() {
 	s.mu.Lock()
-	neighbors, set, appliedAt, settings := s.neighbors, s.set, s.appliedAt, s.settings
+	neighbors, set, appliedAt := s.neighbors, s.set, s.appliedAt
 	var late []string
 	for name, l := range s.late {
 		if l {
@@ -71,7 +71,7 @@ func (s *Speaker) build() {
 	up := false
 	for i, n := range neighbors {
 		v := n.look()
-		v.sent = markStale(v.sent, set.Routes, newResolver(settings, n.cfg, n.pusher.localAddr()))
+		v.sent = markStale(v.sent, set.Routes, n.pusher.wanted())
 		a.Peers = append(a.Peers, v.peer)
 		if i == 0 {
 			a.Sent = slices.Clip(v.sent)

@@ -219,13 +219,15 @@ func (p *pusher) encode(a *pathAttributes) []*anypb.Any {
 	return b
 }
 
-// localAddr is the session's own address as last told.
-func (p *pusher) localAddr() netip.Addr {
+// wanted returns what routes are resolved with by now; for comparing, not for
+// the pusher's own memory.
+func (p *pusher) wanted() *resolver {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.local
+	return newResolver(p.settings, p.cfg, p.local)
 }
 
+// trouble is the newest error of GoBGP's, empty after a push without one.
 func (p *pusher) trouble() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

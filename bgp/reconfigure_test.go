@@ -75,6 +75,10 @@ func TestReconfigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	hears(t, a, "the community", func(tb sink.Table) bool { return len(tb[home][net1].Communities) == 1 })
+	eventually(t, sp, "the new attributes proven", func(x steadycast.Actual) bool {
+		r := x.Sent[0]
+		return r.Peer == "r0" && len(r.Attributes.Communities) == 1 && !r.Stale && !r.Acked.IsZero()
+	})
 	fence(t, sp, b, routes(net1)...)
 	if na, nb := a.Updates(home), b.Updates(home); na < 2 || nb != 3 {
 		t.Errorf("UPDATEs: %d, want at least 2; %d, want 1 and the fence's 2", na, nb)

@@ -2,9 +2,12 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,7 +94,8 @@ type Agent struct {
 	snapshot    atomic.Pointer[api.Snapshot]
 	plan        atomic.Pointer[Plan]
 	rounds      rounds
-	saidLost    atomic.Bool // that the ledger fails was told
+	ledgerFails atomic.Pointer[steadycast.Fence] // where the ledger stood when it failed last; nil while it works
+	outdated    chan struct{}                    // the speaker knows a later start of this node than this one
 	writeErrors atomic.Uint64
 	keepFailed  atomic.Bool
 	took        durations
@@ -116,7 +120,7 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{
 		o: o, start: time.Now(), ledgers: make(chan error, 1),
 		seen: newWindow(), answers: make(chan decide.Answer, 16),
-		spoke: make(chan struct{}, 1), calls: make(chan func(), 16),
+		spoke: make(chan struct{}, 1), calls: make(chan func(), 16), outdated: make(chan struct{}, 1),
 		errand: newCourier(), record: newRecord(), alarms: alarms{},
 	}
 	a.plan.Store(&o.Plan)
@@ -150,8 +154,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	helpers.Go(func() { a.errand.run(ctx) })
 	a.views = newOutside(a.o.Plan.Outside, a.env(), a.now, a.viewed)
 	helpers.Go(func() { a.views.run(ctx) })
+	var keeper sync.WaitGroup
 	if a.o.StateDir != "" {
-		helpers.Go(func() { a.stayAlive(ctx) })
+		keeper.Go(func() { a.stayAlive(ctx) })
+		defer keeper.Wait()
+		defer cancel()
 	}
 
 	a.probes = probe.NewScheduler(probe.Options{OnResult: a.observed, OnCheck: a.took.put, Env: a.env()})
@@ -173,12 +180,18 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer stopWatch()
 
 	a.step(decide.Committed{View: a.o.Ledger.View()})
-	a.loop(ctx, changed)
-	return nil
+	if a.loop(ctx, changed) {
+		return nil
+	}
+	end := ctx
+	cancel() // one writer of agent.json
+	keeper.Wait()
+	return a.outlived(context.WithoutCancel(end))
 }
 
-// loop is the owner. It never blocks on anything but its inputs.
-func (a *Agent) loop(ctx context.Context, changed <-chan struct{}) {
+// loop is the owner. It never blocks on anything but its inputs. It ends with
+// ctx, or with false when another start must take over.
+func (a *Agent) loop(ctx context.Context, changed <-chan struct{}) bool {
 	beat := time.NewTicker(min(time.Second, a.o.AliveWithin))
 	defer beat.Stop()
 	wake := time.NewTimer(0)
@@ -199,7 +212,9 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}) {
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return true
+		case <-a.outdated:
+			return false
 		case <-a.seen.more:
 			for o, ok := a.seen.take(); ok; o, ok = a.seen.take() {
 				a.step(o)
@@ -321,7 +336,7 @@ func (a *Agent) heard(x steadycast.Actual) {
 }
 
 func (a *Agent) unheard(err error) {
-	text := err.Error()
+	text := strings.TrimPrefix(err.Error(), speaker.ErrLost.Error()+": ") // the machine says that, too
 	a.lostNow.Store(&text)
 	a.poke()
 }
@@ -358,20 +373,51 @@ func (a *Agent) hear() {
 	a.beat()
 }
 
-// refused is called by the announcer.
+// refused is called by the announcer. What the speaker says of itself in Actual,
+// or cannot say because it is gone, is not said here once more.
 func (a *Agent) refused(s steadycast.RouteSet, err error) {
+	no, refused := errors.AsType[*speaker.Refused](err)
+	switch {
+	case errors.Is(err, speaker.ErrLost), refused && slices.Contains(toldByActual, no.Code):
+		return
+	case errors.Is(err, speaker.ErrStale):
+		select {
+		case a.outdated <- struct{}{}:
+		default:
+		}
+	}
 	a.say(steadycast.Event{Kind: steadycast.EventAlarm, Site: a.o.Site,
 		Reason: fmt.Sprintf("the speaker did not take set %d.%d: %v", s.Incarnation, s.Version, err)})
 }
 
-// ledgerAnswered is called by the courier after each call. The first failure,
-// and the first success after it, are told to the machine.
-func (a *Agent) ledgerAnswered(what string, err error) {
-	failed := err != nil
-	if a.saidLost.Swap(failed) == failed {
-		return
+// sayAgain gives the speaker the newest set once more.
+func (a *Agent) sayAgain() {
+	if a.wanted.Incarnation != 0 {
+		a.sets.set(a.wanted)
 	}
-	if failed {
+}
+
+// toldByActual are the refusals that the speaker keeps saying in Actual.Alarm.
+var toldByActual = []string{"disk", "crash_loop", "allow", "stopping"}
+
+// ledgerAnswered is called by the courier after each call. Every failure is told
+// to the machine, which says it once. That a call succeeds ends it only if
+// something was written since: a ledger whose disk fails goes on answering what
+// needs no write.
+func (a *Agent) ledgerAnswered(what string, err error) {
+	if _, invalid := errors.AsType[ledger.Invalid](err); invalid {
+		a.o.Logger.Warn("the ledger cannot make sense of a call", "call", what, "why", err)
+		err = nil
+	}
+	at := a.o.Ledger.View().Fence
+	if err == nil {
+		failed := a.ledgerFails.Load()
+		if failed == nil || at.Compare(*failed) <= 0 {
+			return
+		}
+		a.ledgerFails.Store(nil)
+	} else {
+		a.ledgerFails.Store(&at)
 		err = fmt.Errorf("%s: %w", what, err)
 	}
 	select { // only the courier sends: after the drain there is room

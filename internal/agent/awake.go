@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -18,17 +19,17 @@ const aliveEvery = 5 * time.Second
 // intentWithin bounds how long a start waits for the speaker's memory.
 const intentWithin = 3 * time.Second
 
-// awake makes the machine from what is remembered here and at the speaker. The
-// incarnation exceeds both, so that a lost agent.json cannot make a speaker or
-// ledger take new words for old ones.
+// awake makes the machine from what is remembered here, at the speaker and in
+// the ledger. The incarnation exceeds all three, so that a lost agent.json cannot
+// make a speaker or ledger take new words for old ones.
 func (a *Agent) awake(ctx context.Context) error {
-	var floor uint64
-	call, cancel := context.WithTimeout(ctx, intentWithin)
-	defer cancel()
-	intent, err := a.spk.Intent(call)
+	floor := a.inLedger()
+	intent, err := a.askIntent(ctx)
 	switch {
 	case err == nil:
-		floor = intent.Set.Incarnation
+		floor = max(floor, intent.Set.Incarnation)
+	case ctx.Err() != nil:
+		return ctx.Err()
 	case errors.Is(err, speaker.ErrLost), errors.Is(err, context.DeadlineExceeded):
 		a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: "starting without the speaker: " + err.Error()})
 	default:
@@ -52,6 +53,54 @@ func (a *Agent) awake(ctx context.Context) error {
 		Solo: a.o.Solo, Isolated: a.o.Isolated, Off: off, Jitter: a.o.Jitter, VIPs: a.o.Plan.VIPs,
 	})
 	return nil
+}
+
+// askIntent asks the speaker what it was told last. Both processes may have been
+// started at the same moment, so a speaker that is not there yet is waited for.
+func (a *Agent) askIntent(ctx context.Context) (speaker.Intent, error) {
+	ctx, cancel := context.WithTimeout(ctx, intentWithin)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		intent, err := a.spk.Intent(ctx)
+		if !errors.Is(err, speaker.ErrLost) {
+			return intent, err
+		}
+		select {
+		case <-ctx.Done():
+			return intent, err
+		case <-again.C:
+			a.o.Alive()
+		}
+	}
+}
+
+// inLedger is the highest incarnation of this site that the ledger answered.
+func (a *Agent) inLedger() (highest uint64) {
+	for _, u := range a.o.Ledger.View().Units {
+		if u.Unit.Site == a.o.Site {
+			highest = max(highest, u.Permit.ID.Incarnation, u.Return.Incarnation)
+		}
+	}
+	return highest
+}
+
+// outlived makes the next start continue after what the speaker carried out, and
+// says why this one must end: it counts from too low. That happens when
+// agent.json was lost and the speaker could not be asked at the start.
+func (a *Agent) outlived(ctx context.Context) error {
+	intent, err := a.askIntent(ctx)
+	if err != nil || intent.Set.Incarnation < a.memory.Incarnation {
+		return err
+	}
+	mine := a.memory.Incarnation
+	a.memory.Incarnation = intent.Set.Incarnation
+	if a.o.StateDir != "" {
+		a.keep()
+	}
+	return fmt.Errorf("the speaker carried out a set of this node's start %d, and this one counts itself as start %d: starting again from there",
+		intent.Set.Incarnation, mine)
 }
 
 // keep writes agent.json. A failure is told once until it ends: a full disk

@@ -86,6 +86,9 @@ func (b *Backend) Clear(ctx context.Context, who api.Caller, what string) error 
 			return err
 		}
 		a.say(steadycast.Event{Kind: steadycast.EventConfig, Actor: who.String(), Reason: "cleared the speaker's " + what})
+		if err := a.do(ctx, a.sayAgain); err != nil { // what it refused before it may take now
+			return err
+		}
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
@@ -11,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/internal/api"
 	"github.com/steadycast/steadycast/internal/config"
 	"github.com/steadycast/steadycast/internal/ledger"
@@ -108,15 +106,6 @@ func Daemon(ctx context.Context, p *role.Process, o DaemonOptions) error {
 	return err
 }
 
-// daemon is what a reload needs; mu keeps reloads apart.
-type daemon struct {
-	agent *Agent
-	load  func() (*config.Config, config.Problems)
-
-	mu  sync.Mutex
-	cfg *config.Config
-}
-
 // planOf is the part of a configuration that the agent carries out.
 func planOf(c *config.Config) Plan {
 	return Plan{
@@ -136,38 +125,6 @@ func vipsOf(c *config.Config) map[string][]netip.Prefix {
 		out[s.Name] = s.Addresses()
 	}
 	return out
-}
-
-// reload reads the configuration, says what would change, and carries it out:
-// the agent's part first, then the speaker's. A bad file changes nothing.
-func (d *daemon) reload(ctx context.Context, who string, dryRun bool) (api.Reload, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	next, problems := d.load()
-	if problems.Err() != nil {
-		if !dryRun {
-			d.agent.reloadFailed(problems.Lines()[0])
-		}
-		return api.Reload{DryRun: dryRun, Hash: d.cfg.Hash(), Problems: problems.Lines()}, nil
-	}
-	out := api.Reload{DryRun: dryRun, Hash: next.Hash()}
-	for _, c := range config.Diff(d.cfg, next) {
-		out.Changes = append(out.Changes, c.String())
-	}
-	if dryRun || len(out.Changes) == 0 {
-		return out, nil
-	}
-	if err := d.agent.Reload(ctx, planOf(next), who); err != nil {
-		d.agent.reloadFailed(err.Error())
-		return out, err
-	}
-	if _, err := d.agent.spk.Reload(ctx); err != nil {
-		d.agent.reloadFailed("speaker: " + err.Error())
-		return out, fmt.Errorf("the agent has the new configuration; the speaker has not: %w", err)
-	}
-	d.cfg, out.Applied = next, true
-	d.agent.say(steadycast.Event{Kind: steadycast.EventConfig, Actor: who, Reason: fmt.Sprintf("%d changes loaded from %s", len(out.Changes), next.File)})
-	return out, nil
 }
 
 // announceReady says READY when the first round of every service is in, or when

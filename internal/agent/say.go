@@ -70,8 +70,12 @@ func (a *Agent) told(before, after steadycast.Actual) {
 	for _, p := range before.Peers {
 		old[p.Name] = p
 	}
+	anew := before.Started != 0 && before.Started != after.Started
 	for _, p := range after.Peers {
 		o, known := old[p.Name]
+		if anew && p.LastError == "" {
+			p.LastError = "the speaker started anew"
+		}
 		switch {
 		case known && o.State == p.State:
 		case p.Up():

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -136,8 +137,11 @@ func (a *Agent) standing(x decide.Explanation) []api.Alarm {
 		}
 		add(text, "steadycast events")
 	}
-	if a.actual.Alarm != "" {
-		add("speaker: "+a.actual.Alarm, "steadycast peers")
+	// The machine says what the speaker's alarm is; this says where to look.
+	for i := range out {
+		if a.actual.Alarm != "" && strings.HasSuffix(out[i].Text, a.actual.Alarm) {
+			out[i].Next = "steadycast peers"
+		}
 	}
 	for _, v := range a.actual.VIPs {
 		if v.Error != "" {
@@ -147,8 +151,8 @@ func (a *Agent) standing(x decide.Explanation) []api.Alarm {
 	if a.reload != "" {
 		add("the newest reload was refused, the old configuration goes on: "+a.reload, "steadycast check FILE")
 	}
-	if n := a.writeErrors.Load(); n > 0 && a.keepFailed.Load() {
-		add(fmt.Sprintf("state is not kept on disk (%d failed writes)", n), "df")
+	if a.keepFailed.Load() {
+		add("state is not kept on disk", "df "+a.o.StateDir)
 	}
 	return out
 }
@@ -178,6 +182,11 @@ func (m alarms) show(now []api.Alarm, wall time.Time) []api.Alarm {
 func (a *Agent) reloadFailed(text string) {
 	a.say(steadycast.Event{Kind: steadycast.EventConfig, Reason: "reload refused, the old configuration goes on: " + text})
 	a.post(func() { a.reload = text })
+}
+
+// reloadWorked ends what reloadFailed began.
+func (a *Agent) reloadWorked(ctx context.Context) error {
+	return a.do(ctx, func() { a.reload = "" })
 }
 
 // beatNow tells the ledger what is so, at once.

@@ -172,7 +172,7 @@ func (x *index) row(v *decide.UnitView) Row {
 		return r
 	}
 	if site.SpeakerLost != "" {
-		r.State, r.Why = NotHeard, "speaker lost: "+site.SpeakerLost+"; its routes stay as they were"
+		r.State, r.Why = NotHeard, "speaker lost: "+site.SpeakerLost
 		return r
 	}
 	r.State = showing(v, real, x.worst(v.Unit))

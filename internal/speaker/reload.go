@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/steadycast/steadycast/bgp"
 )
@@ -47,7 +48,27 @@ func (e *engine) planFor(settings bgp.Settings, vips bgp.VIPSettings) (p Plan) {
 	if was, is := e.vipConf.WithDefaults(), vips.WithDefaults(); was != is {
 		p.Notes = append(p.Notes, fmt.Sprintf("addresses: %s on %s becomes %s on %s", was.Manage, was.Interface, is.Manage, is.Interface))
 	}
+	if gone, come := minus(e.allow, settings.Allow), minus(settings.Allow, e.allow); len(gone)+len(come) > 0 {
+		note := "bgp.allow:"
+		if len(come) > 0 {
+			note += fmt.Sprintf(" %v may be announced", come)
+		}
+		if len(gone) > 0 {
+			note += fmt.Sprintf(" %v may no longer", gone)
+		}
+		p.Notes = append(p.Notes, note)
+	}
 	return p
+}
+
+// minus are the prefixes of a that b lacks.
+func minus(a, b []netip.Prefix) (out []netip.Prefix) {
+	for _, p := range a {
+		if !slices.Contains(b, p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 func (e *engine) reconfigure(p Plan, settings bgp.Settings, vips bgp.VIPSettings) error {

@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/internal/api"
+	"github.com/steadycast/steadycast/internal/config"
+)
+
+// daemon is what a reload needs; mu keeps reloads apart.
+type daemon struct {
+	agent *Agent
+	load  func() (*config.Config, config.Problems)
+
+	mu  sync.Mutex
+	cfg *config.Config
+}
+
+// reload reads the configuration, says what would change, and carries it out:
+// the agent's part first, then the speaker's. A bad file changes nothing.
+func (d *daemon) reload(ctx context.Context, who string, dryRun bool) (api.Reload, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next, problems := d.load()
+	if problems.Err() == nil {
+		problems = append(problems, fixed(d.cfg, next)...)
+	}
+	if problems.Err() != nil {
+		problems = slices.DeleteFunc(problems, func(p config.Problem) bool { return p.Warning })
+		if !dryRun {
+			d.agent.reloadFailed(problems[0].String())
+		}
+		return api.Reload{DryRun: dryRun, Hash: d.cfg.Hash(), Problems: problems.Lines()}, nil
+	}
+	for _, line := range problems.Lines() {
+		d.agent.o.Logger.Warn("configuration", "problem", line)
+	}
+	out := api.Reload{DryRun: dryRun, Hash: next.Hash()}
+	changes := config.Diff(d.cfg, next)
+	for _, c := range changes {
+		out.Changes = append(out.Changes, c.String())
+	}
+	out.Changes = append(out.Changes, d.behind(ctx, changes)...)
+	if dryRun {
+		return out, nil
+	}
+	if len(out.Changes) == 0 {
+		return out, d.agent.reloadWorked(ctx)
+	}
+	if err := d.agent.Reload(ctx, planOf(next), who); err != nil {
+		d.agent.reloadFailed(err.Error())
+		return out, err
+	}
+	if _, err := d.agent.spk.Reload(ctx); err != nil {
+		d.agent.reloadFailed("speaker: " + err.Error())
+		return out, fmt.Errorf("the agent has the new configuration; the speaker has not: %w", err)
+	}
+	d.cfg, out.Applied = next, true
+	if err := d.agent.reloadWorked(ctx); err != nil {
+		return out, err
+	}
+	d.agent.say(steadycast.Event{Kind: steadycast.EventConfig, Actor: who, Reason: fmt.Sprintf("%d changes loaded from %s", len(out.Changes), next.File)})
+	return out, nil
+}
+
+// fixed are the settings that say who the node is. The table that comes with
+// another answer would be another node's, so nothing of the file is taken.
+func fixed(old, next *config.Config) (ps config.Problems) {
+	for _, x := range []struct{ path, was, is string }{
+		{"mode", old.Node.Mode, next.Node.Mode},
+		{"fleet", old.Node.Fleet, next.Node.Fleet},
+		{"site", old.Node.Site, next.Node.Site},
+		{"node", old.Node.Node, next.Node.Node},
+		{"state_dir", old.Node.StateDir, next.Node.StateDir},
+	} {
+		if x.was != x.is {
+			ps = append(ps, config.Problem{Place: config.Place{File: next.File}, Path: x.path,
+				Text: fmt.Sprintf("%s cannot become %s while the processes run; change it back, or restart them", x.was, x.is)})
+		}
+	}
+	return ps
+}
+
+// behind says what the speaker would change beyond the differences that this
+// process knows of: a speaker that runs longer than an agent restarted on a new
+// file has older settings.
+func (d *daemon) behind(ctx context.Context, known []config.Change) (out []string) {
+	plan, err := d.agent.spk.Plan(ctx)
+	switch {
+	case err != nil && len(known) == 0:
+		return nil // nothing is to be done, and its absence is said elsewhere
+	case err != nil:
+		return []string{fmt.Sprintf("speaker: cannot be asked what it would change: %v", err)}
+	}
+	for _, n := range plan.Neighbors {
+		if !slices.ContainsFunc(known, func(c config.Change) bool { return c.Peer == n.Neighbor || c.Peer == "*" }) {
+			out = append(out, fmt.Sprintf("the speaker has older settings of %s: %s", n.Neighbor, n.Reason))
+		}
+	}
+	if len(known) == 0 {
+		for _, n := range plan.Notes {
+			out = append(out, "the speaker has older settings: "+n)
+		}
+	}
+	return out
+}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
@@ -16,7 +17,7 @@ import (
 )
 
 // Listen opens the unix socket at path, owned by group (a name or number; ""
-// leaves it). A socket left by a process that is gone is replaced; one that
+// leaves it), and makes its directory if there is none. A socket left by a process that is gone is replaced; one that
 // somebody answers is not. The socket never stands there with other rights than mode.
 func Listen(path string, mode os.FileMode, group string) (net.Listener, error) {
 	// sun_path has room for 108 octets, the last of them zero; the name that it
@@ -24,6 +25,9 @@ func Listen(path string, mode os.FileMode, group string) (net.Listener, error) {
 	temp := fmt.Sprintf("%s.%d", path, os.Getpid())
 	if len(temp) > 107 {
 		return nil, fmt.Errorf("socket %s: the path is too long (%d octets; at most %d)", path, len(path), 107-(len(temp)-len(path)))
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
 	if err := vacate(path); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 )
 
 func TestListen(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s.sock")
+	path := filepath.Join(t.TempDir(), "run", "steadycast", "s.sock") // whose directories it makes
 	ln, err := Listen(path, 0o660, fmt.Sprint(os.Getgid()))
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestListenRefuses(t *testing.T) {
 	for _, c := range []struct{ path, group, want string }{
 		{file, "", "a file that is no socket is there"},
 		{filepath.Join(dir, strings.Repeat("x", 120)), "", "the path is too long"},
-		{filepath.Join(dir, "none", "s"), "", "no such file or directory"},
+		{filepath.Join(file, "s"), "", "not a directory"},
 		{filepath.Join(dir, "s"), "no-such-group-here", "no-such-group-here"},
 	} {
 		ln, err := Listen(c.path, 0o660, c.group)

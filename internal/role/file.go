@@ -46,6 +46,9 @@ func WriteFile(path string, data []byte, mode os.FileMode) (err error) {
 // Lock takes a directory for this process alone, until it ends in whatever
 // way. Two processes of one role on one state would undo each other's work.
 func Lock(dir, role string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
 	path := filepath.Join(dir, role+".lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o640)
 	if err != nil {

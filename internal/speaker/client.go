@@ -21,6 +21,10 @@ const (
 	lastPause  = 2 * time.Second
 	// replacedPause is long: two agents of one node must not push each other out for ever.
 	replacedPause = 30 * time.Second
+	// A speaker that does not answer for silence is as good as gone, though its
+	// socket stands: it may be stopped or hang.
+	pingEvery = time.Second
+	silence   = 5 * time.Second
 )
 
 // Client speaks to a speaker in another process and connects again by itself.
@@ -30,6 +34,8 @@ type Client struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	actual atomic.Pointer[steadycast.Actual]
+
+	pingEvery, silence time.Duration
 
 	mu    sync.Mutex
 	link  *link // nil while there is none
@@ -57,9 +63,12 @@ func (l *link) write(q question) error {
 }
 
 // Dial returns at once; connecting goes on by itself until Close.
-func Dial(path string, o Options) *Client {
+func Dial(path string, o Options) *Client { return dialPatient(path, o, pingEvery, silence) }
+
+func dialPatient(path string, o Options, pingEvery, silence time.Duration) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &Client{path: path, o: o, cancel: cancel, done: make(chan struct{}), why: errors.New("not connected yet")}
+	c := &Client{path: path, o: o, cancel: cancel, done: make(chan struct{}), why: errors.New("not connected yet"),
+		pingEvery: pingEvery, silence: silence}
 	go c.run(ctx)
 	return c
 }
@@ -200,6 +209,20 @@ func (c *Client) session(ctx context.Context, heard func()) (err error) {
 	}
 	c.set(l, nil)
 	defer func() { c.set(nil, err) }()
+	var hangs atomic.Bool
+	defer func() {
+		if hangs.Load() {
+			err = fmt.Errorf("it has not answered for %v", c.silence)
+		}
+	}()
+	beat, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		if c.listen(beat) {
+			hangs.Store(true)
+			conn.Close()
+		}
+	}()
 	in := bufio.NewReaderSize(conn, 64<<10)
 	for {
 		var f frame
@@ -227,6 +250,26 @@ func (c *Client) session(ctx context.Context, heard func()) (err error) {
 			}
 		case f.Error != nil:
 			return f.Error
+		}
+	}
+}
+
+// listen asks for a sign of life until ctx ends, and reports whether none came in time.
+func (c *Client) listen(ctx context.Context) bool {
+	every := time.NewTicker(c.pingEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-every.C:
+		}
+		call, cancel := context.WithTimeout(ctx, c.silence)
+		_, err := c.ask(call, question{Do: "ping"})
+		late := call.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err != nil {
+			return late
 		}
 	}
 }

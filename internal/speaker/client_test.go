@@ -362,3 +362,36 @@ func TestSecondSpeakerIsRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A speaker that hangs keeps its socket: the kernel accepts, and nobody answers.
+// That is a loss, and told once; when it goes on, it is heard again.
+func TestHungSpeakerIsLost(t *testing.T) {
+	p := startProcess(t, t.TempDir())
+	var l listener
+	c := dialPatient(p.cfg.Socket, l.options(), 5*time.Millisecond, 200*time.Millisecond)
+	t.Cleanup(func() { c.Close() })
+	l.until(t, "connected", connected)
+	p.w.mu.Lock() // its sessions take nothing now, and the loop waits for them
+	ctx, cancel := context.WithCancel(context.Background())
+	asked := make(chan error, 1)
+	go func() { asked <- c.Apply(ctx, set(1, "1")) }()
+	lost := func(n int) func([]steadycast.Actual, []error) bool {
+		return func(_ []steadycast.Actual, losses []error) bool { return len(losses) == n }
+	}
+	func() {
+		defer p.w.mu.Unlock()
+		defer cancel()
+		l.until(t, "told of the silence", lost(1))
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if err := l.losses[0]; !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "not answered for 200ms") {
+			t.Errorf("lost: %v", err)
+		}
+		l.actuals = nil
+	}()
+	if err := <-asked; !errors.Is(err, ErrLost) {
+		t.Errorf("the set that hung: %v", err)
+	}
+	l.until(t, "heard again", connected)
+	l.until(t, "told of one loss", lost(1))
+}

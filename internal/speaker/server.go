@@ -167,6 +167,8 @@ func (c *serverConn) answer(ctx context.Context, q question) (f frame) {
 		default:
 			err = e.applyAndWait(ctx, *q.Set)
 		}
+	case "ping": // answered by the loop that owns the routes, for it is what may hang
+		err = e.do(ctx, func() {})
 	case "intent":
 		var i Intent
 		err = e.do(ctx, func() { i = e.intent() })

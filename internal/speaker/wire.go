@@ -24,7 +24,7 @@ const protocol = 1
 // question is a frame from the client.
 type question struct {
 	ID uint64 `json:"id"`
-	// Do is hello, apply, intent, plan, reload, clear or stop.
+	// Do is hello, ping, apply, intent, plan, reload, clear or stop.
 	Do       string               `json:"do"`
 	Protocol int                  `json:"protocol,omitempty"` // hello
 	Watch    bool                 `json:"watch,omitempty"`    // hello: not an agent
@@ -68,9 +68,9 @@ func difference(from *steadycast.Actual, to steadycast.Actual) push {
 	p.Actual.Sent = nil
 	for _, r := range to.Sent {
 		k := sentKey{r.Peer, r.Prefix}
-		// Whatever left on the wire has its own time; the rest of a row only
-		// changes with it.
-		if o, ok := old[k]; !ok || !o.At.Equal(r.At) || !o.Acked.Equal(r.Acked) || o.Announced != r.Announced {
+		// Whatever left on the wire has its own time, with which its attributes
+		// change; acknowledgement and staleness come later.
+		if o, ok := old[k]; !ok || !o.At.Equal(r.At) || !o.Acked.Equal(r.Acked) || o.Announced != r.Announced || o.Stale != r.Stale {
 			p.Actual.Sent = append(p.Actual.Sent, r)
 		}
 		delete(old, k)

@@ -29,6 +29,7 @@ func TestMergeUndoesDifference(t *testing.T) {
 		}
 		med := uint32(r.At.Nanosecond()) // attributes change only with the time of sending
 		r.Attributes.MED = &med
+		r.Stale = r.Announced && rapid.Bool().Draw(t, "stale")
 		return r
 	})
 	snapshot := rapid.Custom(func(t *rapid.T) steadycast.Actual {

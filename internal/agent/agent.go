@@ -79,7 +79,7 @@ type Agent struct {
 	actual steadycast.Actual
 	lost   string // why the speaker cannot be reached
 	reload string // why the newest reload failed
-	dirty  bool
+	dirty  bool   // something is worth showing before the next beat
 	alarms alarms
 
 	// ── shared ──
@@ -255,7 +255,8 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}) bool {
 func (a *Agent) step(in decide.Input) {
 	now := a.now()
 	var reported []steadycast.Verdict
-	for _, e := range a.site.Step(now, in) {
+	effects := a.site.Step(now, in)
+	for _, e := range effects {
 		switch e := e.(type) {
 		case decide.Report:
 			a.record.judged(e.Verdicts, now, time.Now())
@@ -271,7 +272,19 @@ func (a *Agent) step(in decide.Input) {
 		a.errand.send(func(ctx context.Context) { a.ledgerAnswered("report", a.o.Ledger.Report(ctx, reported)) })
 	}
 	a.record.looped(time.Now())
-	a.dirty = true
+	a.dirty = a.dirty || len(effects) > 0 || !routine(in)
+}
+
+// routine: a round that passes, or time, is shown with the next beat if nothing
+// came of it. That is all there is while all is well, and it must cost little.
+func routine(in decide.Input) bool {
+	switch in := in.(type) {
+	case decide.Observed:
+		return in.Observation.Result.Outcome == steadycast.Up
+	case decide.Tick:
+		return true
+	}
+	return false
 }
 
 func (a *Agent) carryOut(e decide.Effect) {

@@ -23,8 +23,9 @@ func (a *Agent) publish() {
 		Name: a.o.Site, Heard: wall, Fence: x.Fence, SpeakerLost: a.lost, Actual: a.actual,
 		Units: make([]api.Unit, 0, len(x.Units)), Services: make([]api.Service, 0, len(x.Services)),
 	}
+	bad := a.troubles(x)
 	for _, u := range x.Units {
-		site.Units = append(site.Units, a.showUnit(u, x))
+		site.Units = append(site.Units, a.showUnit(u, x.Waiting, bad[u.Unit.Prefix]))
 	}
 	for _, s := range x.Services {
 		site.Services = append(site.Services, a.showService(s, wall))
@@ -42,7 +43,28 @@ func (a *Agent) publish() {
 	a.snapshot.Store(s)
 }
 
-func (a *Agent) showUnit(u decide.UnitStatus, x decide.Explanation) api.Unit {
+// troubles says by prefix what is wrong with its services, in the order of the
+// table. While all is well it costs nothing, however many there are.
+func (a *Agent) troubles(x decide.Explanation) map[netip.Prefix][]string {
+	out := map[netip.Prefix][]string{}
+	table := a.o.Ledger.View().Table
+	for _, s := range x.Services {
+		if s.Verdict.State == steadycast.Healthy {
+			continue
+		}
+		text := s.Verdict.Service + " is " + s.Verdict.State.String()
+		if s.Verdict.Reason != "" {
+			text += ": " + s.Verdict.Reason
+		}
+		t, _ := table.Service(s.Verdict.Service)
+		for _, p := range t.Prefixes {
+			out[p] = append(out[p], text+"; next: "+s.Next)
+		}
+	}
+	return out
+}
+
+func (a *Agent) showUnit(u decide.UnitStatus, waiting string, bad []string) api.Unit {
 	out := api.Unit{Unit: u.Unit, Wanted: u.Announced, Stance: u.Stance, Proven: u.Proven, Unproven: u.Unproven}
 	if c, ok := a.record.changes[u.Unit.Prefix]; ok {
 		out.Since = c.since
@@ -55,16 +77,10 @@ func (a *Agent) showUnit(u decide.UnitStatus, x decide.Explanation) api.Unit {
 			out.Why = append(out.Why, s)
 		}
 	}
-	for _, s := range x.Services {
-		if t, ok := a.o.Ledger.View().Table.Service(s.Verdict.Service); ok && covers(t.Prefixes, u.Unit.Prefix) && s.Verdict.State != steadycast.Healthy {
-			text := s.Verdict.Service + " is " + s.Verdict.State.String()
-			if s.Verdict.Reason != "" {
-				text += ": " + s.Verdict.Reason
-			}
-			say(text + "; next: " + s.Next)
-		}
+	for _, text := range bad {
+		say(text)
 	}
-	say(x.Waiting)
+	say(waiting)
 	say(u.Reason)
 	say(u.Refused)
 	if u.Blocked != "" {
@@ -78,15 +94,6 @@ func (a *Agent) showUnit(u decide.UnitStatus, x decide.Explanation) api.Unit {
 		say(u.Unproven)
 	}
 	return out
-}
-
-func covers(ps []netip.Prefix, p netip.Prefix) bool {
-	for _, q := range ps {
-		if q == p {
-			return true
-		}
-	}
-	return false
 }
 
 func (a *Agent) showService(s decide.ServiceStatus, wall time.Time) api.Service {

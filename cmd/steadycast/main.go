@@ -66,6 +66,8 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 refused by a guard,
 		SilenceUsage:       true,
 		SilenceErrors:      true,
 		DisableSuggestions: true,
+		// explainUsage asks for suggestions itself: two letters may differ.
+		SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.settle(); err != nil {
 				return usageError(err)

@@ -45,6 +45,9 @@ func renderStatus(s style, st *api.Status, all bool) string {
 	}
 	for _, a := range st.Alarms {
 		text := a.Text
+		if st.Config.LastError != "" && strings.HasSuffix(text, st.Config.LastError) {
+			continue // said under Config
+		}
 		if a.Site != "" {
 			text = a.Site + ": " + text
 		}
@@ -165,6 +168,9 @@ func unitTable(s style, st *api.Status, rows []api.Row) *table {
 	for _, r := range rows {
 		checks, peers := fmt.Sprintf("%d/%d", r.ChecksUp, r.Checks), fmt.Sprintf("%d/%d", r.PeersUp, r.Peers)
 		for2, peerInk := span(st.At, r.Since), plain
+		if r.Since.IsZero() {
+			for2 = "-" // it has not changed since the daemon started
+		}
 		if r.State == api.NotHeard {
 			checks, peers, for2 = "?", "?", "?"
 		} else if r.PeersUp < r.Peers {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -65,6 +66,29 @@ func solo(t testing.TB) *api.Snapshot {
 	return s
 }
 
+// starting is a node that never announced, and whose newest reload was refused.
+func starting(t testing.TB) *api.Snapshot {
+	s := solo(t)
+	s.Config.LastError = "node.yaml:15:3: bgp.bogus: unknown key"
+	s.Alarms = []api.Alarm{{Since: s.At, Site: "ams", Text: "the newest reload was refused: " + s.Config.LastError}}
+	for i := range s.View.Units {
+		s.View.Units[i].Phase, s.View.Units[i].Ever = steadycast.Out, false
+	}
+	site := &s.Sites[0]
+	site.Units, site.Services = slices.Clone(site.Units), slices.Clone(site.Services)
+	for i := range site.Units {
+		u := &site.Units[i]
+		u.Wanted, u.Since = false, time.Time{}
+	}
+	for i := range site.Services {
+		svc := &site.Services[i]
+		svc.Verdict.State, svc.Verdict.Good, svc.Verdict.Reason = steadycast.Recovering, 8, "passed ×3"
+		svc.Since = s.At.Add(-5 * time.Second)
+		svc.Next = "healthy at 20 passing rounds (8 now) and 5m0s since the last bad one (7s now)"
+	}
+	return s
+}
+
 func TestPages(t *testing.T) {
 	wide := style{unicode: true, width: 100, command: func(s string) string { return s }}
 	ascii := wide
@@ -94,6 +118,7 @@ func TestPages(t *testing.T) {
 		"status-narrow":   renderStatus(narrow, f.Status(), false),
 		"status-calm":     renderStatus(wide, calm(t).Status(), false),
 		"status-solo":     renderStatus(wide, solo(t).Status(), false),
+		"status-starting": renderStatus(wide, starting(t).Status(), false),
 		"status-socket":   renderStatus(other, f.Status(), false),
 		"status-empty":    renderStatus(wide, (&api.Snapshot{Node: "n", Mode: "solo"}).Status(), false),
 		"status-many":     renderStatus(wide, many(t).Status(), false),
@@ -108,6 +133,7 @@ func TestPages(t *testing.T) {
 		"why-drained":     why(wide, "gru", 0),
 		"why-unknown":     why(wide, "iad", 0),
 		"why-well-ascii":  why(ascii, "ams", 0),
+		"why-starting":    renderWhy(wide, starting(t).Why(f.View.Units[0].Unit, nil)),
 		"why-held-narrow": why(narrow, "fra", 0),
 	}
 	for name, page := range pages {

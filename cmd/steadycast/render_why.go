@@ -47,6 +47,9 @@ func renderWhy(s style, w *api.Why) string {
 		if svc.Why != nil {
 			s.tree(&b, svc.Why, "  ", "  ")
 		}
+		if svc.Next != "" && v.State != steadycast.Healthy {
+			s.hang(&b, "  ", 4, "next: "+svc.Next)
+		}
 	}
 	if len(w.Services) == 0 {
 		s.labelled(&b, "Verdict", plain, "none: nothing was heard from the site")

@@ -97,7 +97,7 @@ func (a *Agent) showUnit(u decide.UnitStatus, waiting string, bad []string) api.
 }
 
 func (a *Agent) showService(s decide.ServiceStatus, wall time.Time) api.Service {
-	out := api.Service{Verdict: s.Verdict, Since: wall.Add(-s.For), Fast: s.Fast}
+	out := api.Service{Verdict: s.Verdict, Since: wall.Add(-s.For), Fast: s.Fast, Next: s.Next}
 	if r, ok := a.rounds.get(s.Verdict.Service); ok {
 		out.Why = r.Why
 	}

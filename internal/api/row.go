@@ -233,7 +233,12 @@ func (x *index) why(r *Row, v *decide.UnitView, real *Unit) string {
 		parts = append(parts, real.Unproven)
 	}
 	svc := x.worst(v.Unit)
-	if svc != nil && svc.Verdict.State != steadycast.Healthy {
+	switch {
+	case svc == nil || svc.Verdict.State == steadycast.Healthy:
+	case svc.Next != "" && !svc.Verdict.Held && (r.State == Starting || r.State == Returning):
+		// Nothing is wrong; what a person asks is how long it takes.
+		parts = append(parts, svc.Verdict.Service+" "+svc.Verdict.State.String()+": "+svc.Next)
+	default:
 		parts = append(parts, verdictText(&svc.Verdict))
 	}
 	switch {

@@ -76,6 +76,9 @@ type Service struct {
 	Why *steadycast.Tree `json:"why,omitempty"`
 	// Fast is set while the probes hurry.
 	Fast bool `json:"fast,omitempty"`
+	// Next says what the state waits for: "healthy at 20 passing rounds (8 now)
+	// and 5m0s since the last bad one (7s now)".
+	Next string `json:"next,omitempty"`
 }
 
 // Check is one probe's newest result and its record.

@@ -29,8 +29,8 @@ func (j *judge) daemon() {
 	} else {
 		j.name(r, "site", n.Site)
 	}
-	if n.Site != "" {
-		j.name(r, "node", n.Node)
+	if derived := n.Node == n.Site+"-1"; n.Site != "" && (!derived || nameShape.MatchString(n.Site)) {
+		j.name(r, "node", n.Node) // a name made of a bad site's is the site's fault
 	}
 	j.name(r, "fleet", n.Fleet)
 

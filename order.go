@@ -15,7 +15,9 @@ const (
 	OrderWithdraw
 	// OrderDrain is maintenance: GSHUT first, then out.
 	OrderDrain
-	// OrderAnnounce pins the route in, whatever the checks say.
+	// OrderAnnounce ends the orders over the route, its lock and what it owes to
+	// guards, so that it returns as soon as it is healthy. With Force it pins the
+	// route in, whatever the checks say.
 	OrderAnnounce
 )
 

@@ -81,6 +81,8 @@ type change struct {
 	// there is nothing to wait for.
 	done     func(*api.Unit) bool
 	prefixes []netip.Prefix
+	// pins: --force is no guard's override here, it makes the change lasting.
+	pins bool
 }
 
 // perform walks one change: a rehearsal where a person must be asked or a guard
@@ -99,7 +101,10 @@ func (c *cli) perform(ctx context.Context, f *changeFlags, ch change) error {
 		}
 		defer person.Close()
 	}
-	if f.force {
+	switch {
+	case f.force && ch.pins:
+		fmt.Fprintln(c.err, "--force pins the route: announced whatever its checks say; recorded with your name")
+	case f.force:
 		if err := c.overridden(ctx, client, ch); err != nil {
 			return err
 		}
@@ -302,7 +307,7 @@ func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cob
 				lasting = f.lasting.String()
 			}
 			return c.perform(cmd.Context(), f, change{
-				verb: kind.String(), path: "orders", site: args[0], prefixes: prefixes,
+				verb: kind.String(), path: "orders", site: args[0], prefixes: prefixes, pins: kind == steadycast.OrderAnnounce,
 				body: func(dryRun, force bool) any {
 					return api.OrderRequest{Kind: kind, Site: args[0], Prefixes: prefixes, Reason: f.reason, For: lasting, Force: force, DryRun: dryRun}
 				},
@@ -313,11 +318,17 @@ func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cob
 		},
 		ValidArgsFunction: c.completeSites,
 	}
+	lasting, force := "end by itself after this long, for example 2h; default: until undrain", "pass the guards that a person may override; they are named and recorded"
+	if kind == steadycast.OrderAnnounce {
+		cmd.Example = "  steadycast announce fra --reason \"line card replaced, CHG-4411\"\n" +
+			"  steadycast announce fra --reason \"the check is wrong, CHG-4412\" --force --for 2h"
+		lasting, force = "with --force: end by itself after this long, for example 2h; default: until undrain", "pin the route: announced whatever its checks say"
+	}
 	fs := cmd.Flags()
 	f.common(fs)
 	f.waiting(fs)
-	fs.DurationVar(&f.lasting, "for", 0, "end by itself after this long, for example 2h; default: until undrain")
-	fs.BoolVar(&f.force, "force", false, "pass the guards that a person may override; they are named and recorded")
+	fs.DurationVar(&f.lasting, "for", 0, lasting)
+	fs.BoolVar(&f.force, "force", false, force)
 	fs.StringArrayVar(&f.prefixes, "prefix", nil, "of this prefix only; may be repeated")
 	return cmd
 }
@@ -367,7 +378,7 @@ func changeCommands(c *cli) []*cobra.Command {
 	return []*cobra.Command{
 		newOrderCommand(c, steadycast.OrderWithdraw, "Take a site's routes away now", "Take a site's routes away now, and keep them away until undrain or --for ends.\nThe other sites' floors and capacity are asked first."),
 		newOrderCommand(c, steadycast.OrderDrain, "Take a site's routes away gently, for maintenance", "Mark a site's routes with GSHUT (RFC 8326), wait, then take them away, and keep\nthem away until undrain or --for ends."),
-		newOrderCommand(c, steadycast.OrderAnnounce, "Announce a site's routes, whatever its checks say", "Announce a site's routes and keep them announced whatever its checks say, until\nundrain or --for ends."),
+		newOrderCommand(c, steadycast.OrderAnnounce, "Hand a site's routes back to its checks, or pin them with --force", "End the orders and locks over a site's routes and forgive what they owe to cooldown\nand budgets: they are announced as soon as the checks are well. With --force they are\npinned instead: announced whatever the checks say, until undrain or --for ends."),
 		newScopeCommand(c, "undrain", "orders/clear", "End the orders over a site: its checks decide again", true, announced),
 		newScopeCommand(c, "freeze", "freeze", "Stop automation, everywhere or at one site; people's orders still work", false, nil),
 		newScopeCommand(c, "thaw", "thaw", "Let automation go on", false, nil),

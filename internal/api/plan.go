@@ -65,10 +65,8 @@ func (s *Snapshot) followsOrder(o *steadycast.Order) []string {
 			continue
 		}
 		switch {
-		case o.Kind == steadycast.OrderAnnounce && r.State.Announces():
-			out = append(out, fmt.Sprintf("%s keeps announcing %s, whatever its checks say", o.Site, r.Unit.Prefix))
 		case o.Kind == steadycast.OrderAnnounce:
-			out = append(out, fmt.Sprintf("%s announces %s, whatever its checks say", o.Site, r.Unit.Prefix))
+			out = append(out, followsAnnounce(o, &r))
 		case r.State == NotHeard:
 			out = append(out, fmt.Sprintf("%s is not heard: it stops announcing %s when it hears of the order", o.Site, r.Unit.Prefix))
 		case !r.State.Announces() && r.State != Announcing:
@@ -79,12 +77,32 @@ func (s *Snapshot) followsOrder(o *steadycast.Order) []string {
 			out = append(out, fmt.Sprintf("%s withdraws %s; %s", o.Site, r.Unit.Prefix, others(rows, r.Unit.Prefix, o.Site)))
 		}
 	}
+	if o.Kind == steadycast.OrderAnnounce && !o.Force {
+		return append(out, "no order stands over it then: its checks decide")
+	}
 	if o.For > 0 {
 		out = append(out, "the order ends by itself after "+Span(o.For))
 	} else {
 		out = append(out, fmt.Sprintf("the order stands until: steadycast undrain %s --reason TEXT", o.Site))
 	}
 	return out
+}
+
+// followsAnnounce says what an order to announce does to one unit: forced, it
+// pins the route; else it only takes away what people and guards hold against it.
+func followsAnnounce(o *steadycast.Order, r *Row) string {
+	verb, when := "announces", "as soon as its checks are well"
+	if r.State.Announces() {
+		verb, when = "keeps announcing", "while its checks are well"
+	}
+	if o.Force {
+		return fmt.Sprintf("%s %s %s, whatever its checks say", o.Site, verb, r.Unit.Prefix)
+	}
+	text := fmt.Sprintf("%s %s %s %s", o.Site, verb, r.Unit.Prefix, when)
+	if verb == "announces" && r.ChecksUp == r.Checks && r.Why != "" {
+		text += ": " + r.Why
+	}
+	return text
 }
 
 // others says which sites still announce p without site.

@@ -218,5 +218,8 @@ func (q *OrderRequest) order(s *Snapshot, who Caller) (steadycast.Order, error) 
 		}
 		o.For = d
 	}
+	if o.For > 0 && o.Kind == steadycast.OrderAnnounce && !o.Force {
+		return none, usage("for: announce hands back to the checks and leaves nothing that could end; only a pinned route has a time: --force")
+	}
 	return o, nil
 }

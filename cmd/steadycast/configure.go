@@ -81,6 +81,9 @@ func newReloadCommand(c *cli) *cobra.Command {
 				if err := client.Post(cmd.Context(), "clear", api.ClearRequest{What: what}, &done); err != nil {
 					return err
 				}
+				if !c.json() {
+					fmt.Fprintf(c.out, "cleared: %s\n", strings.ReplaceAll(what, "_", " "))
+				}
 			}
 			var got api.Reload
 			if err := client.Post(cmd.Context(), "reload", api.ReloadRequest{DryRun: dryRun}, &got); err != nil {

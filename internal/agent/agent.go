@@ -91,6 +91,7 @@ type Agent struct {
 	calls       chan func()        // what the API asks of the owner
 	actualNow   atomic.Pointer[steadycast.Actual]
 	lostNow     atomic.Pointer[string]
+	refusal     atomic.Pointer[string] // why the speaker takes no set
 	snapshot    atomic.Pointer[api.Snapshot]
 	plan        atomic.Pointer[Plan]
 	rounds      rounds
@@ -149,7 +150,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
 	defer cancel()
-	a.sets = newAnnouncer(spk.Apply, a.refused)
+	a.sets = newAnnouncer(spk.Apply, a.applied)
 	helpers.Go(func() { a.sets.run(ctx) })
 	helpers.Go(func() { a.errand.run(ctx) })
 	a.views = newOutside(a.o.Plan.Outside, a.env(), a.now, a.viewed)
@@ -386,11 +387,17 @@ func (a *Agent) hear() {
 	a.beat()
 }
 
-// refused is called by the announcer. What the speaker says of itself in Actual,
-// or cannot say because it is gone, is not said here once more.
-func (a *Agent) refused(s steadycast.RouteSet, err error) {
+// applied is called by the announcer with what the speaker answered. What it says
+// of itself in Actual, or cannot say because it is gone, is not said here once
+// more; another refusal is an alarm until a set is taken up.
+func (a *Agent) applied(s steadycast.RouteSet, err error) {
 	no, refused := errors.AsType[*speaker.Refused](err)
 	switch {
+	case err == nil:
+		if was := a.refusal.Swap(nil); was != nil {
+			a.say(steadycast.Event{Kind: steadycast.EventRecovery, Reason: fmt.Sprintf("the speaker takes sets again: %d.%d", s.Incarnation, s.Version)})
+		}
+		return
 	case errors.Is(err, speaker.ErrLost), refused && slices.Contains(toldByActual, no.Code):
 		return
 	case errors.Is(err, speaker.ErrStale):
@@ -399,8 +406,10 @@ func (a *Agent) refused(s steadycast.RouteSet, err error) {
 		default:
 		}
 	}
-	a.say(steadycast.Event{Kind: steadycast.EventAlarm, Site: a.o.Site,
-		Reason: fmt.Sprintf("the speaker did not take set %d.%d: %v", s.Incarnation, s.Version, err)})
+	text := fmt.Sprintf("the speaker does not take what is wanted: %v", err)
+	if was := a.refusal.Swap(&text); was == nil { // each set is refused; that is said once
+		a.say(steadycast.Event{Kind: steadycast.EventAlarm, Site: a.o.Site, Reason: text})
+	}
 }
 
 // sayAgain gives the speaker the newest set once more.

@@ -11,15 +11,15 @@ import (
 // one set, the newest: a set is the whole state, so an older one is worthless.
 type announcer struct {
 	apply func(context.Context, steadycast.RouteSet) error
-	fail  func(steadycast.RouteSet, error)
+	heard func(steadycast.RouteSet, error) // how each ended; nil: taken up
 
 	mu   sync.Mutex
 	next *steadycast.RouteSet
 	wake chan struct{}
 }
 
-func newAnnouncer(apply func(context.Context, steadycast.RouteSet) error, fail func(steadycast.RouteSet, error)) *announcer {
-	return &announcer{apply: apply, fail: fail, wake: make(chan struct{}, 1)}
+func newAnnouncer(apply func(context.Context, steadycast.RouteSet) error, heard func(steadycast.RouteSet, error)) *announcer {
+	return &announcer{apply: apply, heard: heard, wake: make(chan struct{}, 1)}
 }
 
 // set replaces what will be applied next. It never blocks.
@@ -49,8 +49,8 @@ func (a *announcer) run(ctx context.Context) {
 		if s == nil {
 			continue
 		}
-		if err := a.apply(ctx, *s); err != nil && ctx.Err() == nil {
-			a.fail(*s, err)
+		if err := a.apply(ctx, *s); ctx.Err() == nil {
+			a.heard(*s, err)
 		}
 	}
 }

@@ -155,6 +155,9 @@ func (a *Agent) standing(x decide.Explanation) []api.Alarm {
 			add(fmt.Sprintf("%v on %s: %s", v.Address, v.Interface, v.Error), "steadycast checks")
 		}
 	}
+	if why := a.refusal.Load(); why != nil {
+		add(*why, "steadycast peers")
+	}
 	if a.reload != "" {
 		add("the newest reload was refused, the old configuration goes on: "+a.reload, "steadycast check FILE")
 	}

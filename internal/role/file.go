@@ -29,8 +29,11 @@ func WriteFile(path string, data []byte, mode os.FileMode) (err error) {
 	if err == nil {
 		err = f.Sync()
 	}
+	if e, named := errors.AsType[*os.PathError](err); named {
+		err = e.Err // the name is said below
+	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", temp, err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	if err := os.Rename(temp, path); err != nil {
 		return err

@@ -60,13 +60,16 @@ func TestLogThatBlocksNeverBlocks(t *testing.T) {
 		for l := range strings.Lines(got) {
 			for _, form := range []string{"lines_lost=%d", `"lines_lost":%d`} {
 				if _, after, ok := strings.Cut(l, form[:strings.Index(form, "%")]); ok {
-					fmt.Sscanf(after, "%d", &lost)
+					var n int // a busy machine may make several gaps
+					fmt.Sscanf(after, "%d", &n)
+					lost += n
+					lines--
 				}
 			}
 			lines++
 		}
-		if lost == 0 || lost+lines-1 != 5000 {
-			t.Errorf("%s: %d lines came, %d are said to be lost, of 5000", format, lines-1, lost)
+		if lost == 0 || lost+lines != 5000 {
+			t.Errorf("%s: %d lines came, %d are said to be lost, of 5000", format, lines, lost)
 		}
 	}
 }

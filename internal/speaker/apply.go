@@ -194,12 +194,17 @@ func (e *engine) keptTask(r result) {
 	if r.vip != nil { // each address says in Actual what is wrong with it, and is tried again
 		e.log.Error("service addresses are not as wanted", "err", r.vip)
 	}
-	if e.unsaved || !slices.Equal(e.vipsGiven, e.vipsWanted) {
-		e.keep() // a newer set came meanwhile
+	newer := e.unsaved || !slices.Equal(e.vipsGiven, e.vipsWanted)
+	e.unsaved = e.unsaved || r.disk != nil // whatever is done next, the intent comes to disk first
+	if newer {
+		e.keep()
 		return
 	}
 	e.settle(r.disk)
 }
+
+// rewriteEvery is the pause between two tries of a disk that fails.
+const rewriteEvery = 2 * time.Second
 
 // settle announces what waited for the keeper, or says why it does not.
 func (e *engine) settle(disk error) {
@@ -207,6 +212,7 @@ func (e *engine) settle(disk error) {
 		return
 	}
 	if disk != nil {
+		e.rewrite = time.After(rewriteEvery) // the agent sends nothing before something changes
 		held := len(e.newest.Routes) - len(e.given.Routes)
 		text := fmt.Sprintf("the intent cannot be written: %v; withdrawals are carried out, nothing new is announced", disk)
 		if held > 0 {
@@ -216,6 +222,7 @@ func (e *engine) settle(disk error) {
 		e.answer(refuse("disk", "%s", text))
 		return
 	}
+	e.rewrite = nil
 	e.alarm("disk", "")
 	if e.lost { // what waited is no longer anyone's wish
 		e.answer(ErrLost)

@@ -71,6 +71,7 @@ type engine struct {
 	waiting  []chan error     // callers of apply whose new prefixes wait for the keeper
 	patience <-chan time.Time // when they hear that it still takes
 	trimVIPs <-chan time.Time // when unwanted addresses may go
+	rewrite  <-chan time.Time // when the disk, which failed, is tried again
 
 	agents    int              // agents connected
 	agentGone <-chan time.Time // when routes are depreferred for want of an agent
@@ -211,6 +212,9 @@ func (e *engine) run(ctx context.Context, stop <-chan struct{}) error {
 			e.stillWaiting()
 		case <-e.trimVIPs:
 			e.trimVIPs, e.vipsWanted = nil, e.newest.VIPs
+			e.keep()
+		case <-e.rewrite:
+			e.rewrite = nil
 			e.keep()
 		case <-e.agentGone:
 			e.withoutAgent()

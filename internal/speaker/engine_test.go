@@ -213,22 +213,48 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for err == nil {
-		_, err = ballast.Write(make([]byte, 4096))
+	defer ballast.Close()
+	fill := func() {
+		for err = nil; err == nil; {
+			_, err = ballast.Write(make([]byte, 4096))
+		}
 	}
-	ballast.Close()
+	fill()
 	if err := l.Apply(context.Background(), set(2, "2", "3")); !errors.Is(err, ErrDisk) || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("got %v", err)
 	}
-	if got := describe(w.set); got != "[192.0.2.2]" {
+	w.mu.Lock()
+	got := describe(w.set)
+	w.mu.Unlock()
+	if got != "[192.0.2.2]" {
 		t.Errorf("announced %s", got)
+	}
+	// With room again it goes on by itself: no agent sends anything.
+	if err := ballast.Truncate(0); err != nil {
+		t.Fatal(err)
+	}
+	again := func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return describe(w.set) == "[192.0.2.2 192.0.2.3]" && alarm(l) == ""
+	}
+	for late := time.After(5 * rewriteEvery); !again(); {
+		select {
+		case <-late:
+			t.Fatalf("with room again: announced %s, alarm %q", describe(w.set), alarm(l))
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	fill()
+	if err := l.Apply(context.Background(), set(3, "2", "3", "4")); !errors.Is(err, ErrDisk) {
+		t.Errorf("got %v", err)
 	}
 	// Killed now, the next process starts from the last intent that was written,
 	// and announces nothing of it by itself.
 	l.Close()
 	w = newWorld()
 	l = begin(t, w, dir)
-	if i, err := l.Intent(context.Background()); err != nil || i.Set.Version != 1 || !i.Remembered {
+	if i, err := l.Intent(context.Background()); err != nil || i.Set.Version != 2 || !i.Remembered {
 		t.Errorf("%+v, %v", i, err)
 	}
 	if w.read() != "" {

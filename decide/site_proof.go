@@ -46,7 +46,7 @@ func (s *Site) prove(now Now, a steadycast.Actual) {
 		s.note(steadycast.Event{Kind: steadycast.EventRoute, Reason: "the speaker started anew and is given the whole set"})
 	}
 	if a.Alarm != "" {
-		s.alarm(alarmKey{kind: "speaker"}, steadycast.Event{Reason: "speaker: " + a.Alarm})
+		s.relay(alarmKey{kind: "speaker"}, steadycast.Event{Reason: "speaker: " + a.Alarm})
 	} else {
 		s.recover(alarmKey{kind: "speaker"}, steadycast.Event{Reason: "the speaker reports no fault any more"})
 	}
@@ -322,6 +322,15 @@ func (s *Site) alarm(k alarmKey, e steadycast.Event) {
 	e.Kind = steadycast.EventAlarm
 	s.alarms = slices.Insert(s.alarms, i, alarm{k, e})
 	s.note(e)
+}
+
+// relay raises an alarm in somebody else's words: other words are another alarm
+// in its place.
+func (s *Site) relay(k alarmKey, e steadycast.Event) {
+	if i, found := s.findAlarm(k); found && s.alarms[i].event.Reason != e.Reason {
+		s.alarms = slices.Delete(s.alarms, i, i+1)
+	}
+	s.alarm(k, e)
 }
 
 // recover ends one that was raised.

@@ -29,7 +29,7 @@ type remembered struct {
 // recall reads agent.json. A missing file is a first start. A file that cannot
 // be used is kept beside as agent.json.bad, and said: the agent then starts
 // cold, which is the cautious side, with an incarnation taken from floor so
-// that request ids still grow.
+// that request ids still grow. One from the future is believed but for its time.
 func recall(dir, node string, floor uint64) (r remembered, off time.Duration, problem error) {
 	path := filepath.Join(dir, "agent.json")
 	fresh := remembered{Schema: stateSchema, Node: node, Incarnation: floor + 1}
@@ -55,11 +55,15 @@ func recall(dir, node string, floor uint64) (r remembered, off time.Duration, pr
 		return fresh, -1, problem
 	}
 	off = time.Since(r.Alive)
-	if r.Alive.IsZero() || off < 0 {
+	switch {
+	case r.Alive.IsZero():
+		off = -1
+	case off < 0:
+		problem = fmt.Errorf("%s is dated %v in the future: a clock was stepped; how long the node was off is not known", path, -off.Round(time.Second))
 		off = -1
 	}
 	r.Schema, r.Incarnation = stateSchema, max(r.Incarnation, floor)+1
-	return r, off, nil
+	return r, off, problem
 }
 
 // remember writes agent.json; the caller treats an error as news, not as a reason to stop.

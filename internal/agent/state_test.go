@@ -25,13 +25,14 @@ func TestRecall(t *testing.T) {
 		floor      uint64
 		inc        uint64
 		known      bool   // how long it was off
-		problem    string // contained in the error; the file is then kept beside
+		problem    string // contained in the error; the file is then kept beside …
+		stays      bool   // … or believed for the rest
 	}{
 		{name: "first start", inc: 1},
 		{name: "first start, but the speaker knows more", floor: 9, inc: 10},
 		{name: "a restart", file: `{"schema":1,"node":"fra-1","incarnation":4,"alive":"` + hourAgo + `"}`, inc: 5, known: true},
 		{name: "the speaker knows more", file: `{"schema":1,"node":"fra-1","incarnation":4,"alive":"` + hourAgo + `"}`, floor: 7, inc: 8, known: true},
-		{name: "a clock stepped back reads as a long absence", file: `{"schema":1,"node":"fra-1","incarnation":4,"alive":"` + ahead + `"}`, inc: 5},
+		{name: "a clock stepped back reads as a long absence", file: `{"schema":1,"node":"fra-1","incarnation":4,"alive":"` + ahead + `"}`, inc: 5, problem: "in the future", stays: true},
 		{name: "truncated", file: `{"schema":1,"node":"fra-1","incar`, floor: 3, inc: 4, problem: "not readable"},
 		{name: "empty", file: ` `, inc: 1, problem: "not readable"},
 		{name: "from the future", file: `{"schema":2,"node":"fra-1","incarnation":4}`, floor: 3, inc: 4, problem: "newer version (schema 2"},
@@ -55,7 +56,7 @@ func TestRecall(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.problem) {
 				t.Fatalf("error %v, want one with %q", err, c.problem)
 			}
-			kept, err := os.ReadFile(filepath.Join(dir, "agent.json.bad"))
+			kept, err := os.ReadFile(filepath.Join(dir, map[bool]string{false: "agent.json.bad", true: "agent.json"}[c.stays]))
 			if err != nil || string(kept) != c.file {
 				t.Errorf("the unusable file was not kept: %q, %v", kept, err)
 			}

@@ -162,10 +162,18 @@ func (s *Site) request(now Now, first *unit, a steadycast.Action, prefixes []net
 		req.Evidence = append(req.Evidence, sv.jury.evidence()...)
 	}
 	s.asked = &asked{req: req, first: now, next: now + resendEvery}
-	s.note(steadycast.Event{
-		Kind: steadycast.EventRequest, Service: req.Service, Prefix: prefixes[0],
-		Request: req.ID, To: a.String(), Reason: several(prefixes) + req.Reason,
-	})
+	// A request that was refused is made again and again; people hear of it once.
+	if first.told != a {
+		s.note(steadycast.Event{
+			Kind: steadycast.EventRequest, Service: req.Service, Prefix: prefixes[0],
+			Request: req.ID, To: a.String(), Reason: several(prefixes) + req.Reason,
+		})
+	}
+	for _, p := range prefixes {
+		if i, ok := findUnit(s.units, p); ok {
+			s.units[i].told = a
+		}
+	}
 	s.out = append(s.out, Ask{Request: req})
 }
 

@@ -31,7 +31,7 @@ type unit struct {
 	retryOf steadycast.Action
 	guard   string            // that refused last, so that it is told once
 	refused string            // its answer
-	told    steadycast.Action // what it would ask, in mode approve or observe
+	told    steadycast.Action // what people heard that it asks for, or would ask for but for its mode
 
 	onWire   bool   // an established peer was sent it
 	acked    bool   // and has acknowledged it

@@ -77,6 +77,37 @@ func TestShowingNeverClaimsMore(t *testing.T) {
 	}
 }
 
+// A site that is well again and still out says what it waits for, never what
+// was wrong once.
+func TestWhatAReturnWaitsFor(t *testing.T) {
+	u := steadycast.Unit{Site: "ams", Prefix: p4}
+	for _, tt := range []struct {
+		name  string
+		alter func(*decide.UnitView, *Unit, *Service)
+		why   string
+		next  string
+	}{
+		{"rounds", func(_ *decide.UnitView, _ *Unit, svc *Service) {
+			svc.Verdict.State, svc.Next = steadycast.Recovering, "healthy at 20 passing rounds (8 now)"
+		}, "web recovering: healthy at 20 passing rounds (8 now)", "steadycast checks --site ams"},
+		{"cooldown", func(v *decide.UnitView, _ *Unit, _ *Service) { v.CooldownLeftMS = 269_000 },
+			"well again; cooldown, 4m29s left", "steadycast announce ams --reason TEXT"},
+		{"a guard", func(_ *decide.UnitView, real *Unit, _ *Service) {
+			real.Last = &decide.Ruling{Unit: u, Guards: []steadycast.GuardAnswer{{Guard: "site budget", Text: "2 of 2 withdrawals in 1h"}}}
+		}, "well again; site budget refuses: 2 of 2 withdrawals in 1h", "steadycast checks --site ams"},
+		{"the answer", func(*decide.UnitView, *Unit, *Service) {}, "well again; asks for its return", "steadycast checks --site ams"},
+	} {
+		s := fleet()
+		v, real := view(s, u), unit(s, u)
+		v.Phase, real.Wanted, real.Why = steadycast.Out, false, []string{"withdrawn: connection refused"}
+		of, _ := s.Site("ams")
+		tt.alter(v, real, &of.Services[0])
+		if w := s.Why(u, nil); w.Row.State != Returning || w.Row.Why != tt.why || w.Next != tt.next {
+			t.Errorf("%s: shows %s because %q, next %q; want %q, next %q", tt.name, w.Row.State, w.Row.Why, w.Next, tt.why, tt.next)
+		}
+	}
+}
+
 func TestSummary(t *testing.T) {
 	u4 := func(s string) steadycast.Unit { return steadycast.Unit{Site: s, Prefix: p4} }
 	calm := func() *Snapshot { // every site well, nothing ordered
@@ -91,9 +122,14 @@ func TestSummary(t *testing.T) {
 		}
 		return s
 	}
-	gone := func(s *Snapshot, site string) {
+	back := func(s *Snapshot, site string) { // out, though well again
 		unit(s, u4(site)).Wanted = false
 		view(s, u4(site)).Phase = steadycast.Out
+	}
+	gone := func(s *Snapshot, name string) {
+		back(s, name)
+		of, _ := s.Site(name)
+		of.Services[0].Verdict.State = steadycast.Unhealthy
 	}
 	tests := []struct {
 		name  string
@@ -104,6 +140,10 @@ func TestSummary(t *testing.T) {
 	}{
 		{"calm", func(*Snapshot) {}, LevelOK, "all well", "steadycast events -f"},
 		{"a site out by itself", func(s *Snapshot) { gone(s, "fra") }, LevelDegraded, "degraded", "steadycast why fra 192.0.2.0/24"},
+		{"a site that is well and may not return yet", func(s *Snapshot) {
+			back(s, "fra")
+			view(s, u4("fra")).CooldownLeftMS = 269_000
+		}, LevelDegraded, "returning", "steadycast why fra 192.0.2.0/24"},
 		{"a site drained by a person is as ordered", func(s *Snapshot) {
 			gone(s, "gru")
 			view(s, u4("gru")).Order = steadycast.OrderDrain
@@ -155,7 +195,7 @@ func TestSummary(t *testing.T) {
 		}, LevelDegraded, "changing", "steadycast why ams 192.0.2.0/24"},
 		{"just started", func(s *Snapshot) {
 			for _, n := range []string{"ams", "fra", "gru", "iad"} {
-				gone(s, n)
+				back(s, n)
 				view(s, u4(n)).Ever = false
 			}
 		}, LevelDegraded, "starting", "steadycast why ams 192.0.2.0/24"},

@@ -214,10 +214,12 @@ func showing(v *decide.UnitView, real *Unit, svc *Service) Showing {
 		return Lost
 	case failing:
 		return Withdrawn
-	case v.Phase == steadycast.Returning, svc != nil && svc.Verdict.State == steadycast.Recovering && v.Ever:
+	case v.Phase == steadycast.Returning:
 		return Returning
 	case !v.Ever:
 		return Starting
+	case svc != nil && (svc.Verdict.State == steadycast.Recovering || svc.Verdict.State == steadycast.Healthy):
+		return Returning
 	default:
 		return Withdrawn
 	}
@@ -256,6 +258,8 @@ func (x *index) why(r *Row, v *decide.UnitView, real *Unit) string {
 		parts = append(parts, "frozen: "+v.Frozen)
 	case r.State == Lost:
 		parts = append(parts, "should announce and cannot")
+	case r.State == Returning && len(parts) == 0:
+		parts = append(parts, returnText(v, real))
 	}
 	parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
 	if len(parts) == 0 && r.State != Announced && len(real.Why) > 0 {
@@ -273,6 +277,19 @@ func verdictText(v *steadycast.Verdict) string {
 		t += ": " + v.Reason
 	}
 	return t
+}
+
+// returnText says what a unit that is well again waits for.
+func returnText(v *decide.UnitView, real *Unit) string {
+	if v.CooldownLeftMS > 0 {
+		return "well again; cooldown, " + Span(time.Duration(v.CooldownLeftMS)*time.Millisecond) + " left"
+	}
+	if real.Last != nil && real.Last.Permit == nil {
+		if g, refused := real.Last.Refusal(); refused {
+			return "well again; " + g.Guard + " refuses: " + g.Text
+		}
+	}
+	return "well again; asks for its return"
 }
 
 func refusalText(v *decide.UnitView, real *Unit) string {

@@ -109,5 +109,8 @@ func (w *Why) next() string {
 	if w.Row.Order != nil {
 		return "steadycast undrain " + site + " --reason TEXT"
 	}
+	if w.Row.State == Returning && w.Committed.CooldownLeftMS > 0 {
+		return "steadycast announce " + site + " --reason TEXT" // which forgives it
+	}
 	return "steadycast checks --site " + site
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/internal/api"
 	"github.com/steadycast/steadycast/internal/config"
+	"github.com/steadycast/steadycast/internal/speaker"
 )
 
 // daemon is what a reload needs; mu keeps reloads apart.
@@ -48,7 +50,10 @@ func (d *daemon) reload(ctx context.Context, who string, dryRun bool) (api.Reloa
 	if dryRun {
 		return out, nil
 	}
-	if len(out.Changes) == 0 {
+	if len(out.Changes) == 0 { // addresses that others removed come back by a person's wish
+		if _, err := d.agent.spk.Reload(ctx); err != nil && !errors.Is(err, speaker.ErrLost) {
+			return out, err
+		}
 		return out, d.agent.reloadWorked(ctx)
 	}
 	if err := d.agent.Reload(ctx, planOf(next), who); err != nil {

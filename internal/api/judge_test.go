@@ -77,6 +77,23 @@ func TestShowingNeverClaimsMore(t *testing.T) {
 	}
 }
 
+// A node that cannot hear its speaker claims neither that routes are there nor
+// that they are gone.
+func TestOneNodesSentence(t *testing.T) {
+	u := steadycast.Unit{Site: "fra", Prefix: p4}
+	for want, rows := range map[string][]Row{
+		"fra announces 192.0.2.0/24":         {{Unit: u, State: Announced}},
+		"fra does not announce 192.0.2.0/24": {{Unit: u, State: Withdrawn}},
+		"it is not known what fra announces": {{Unit: u, State: NotHeard}},
+		"fra announces 1 of 2 prefixes":      {{Unit: u, State: Announced}, {Unit: steadycast.Unit{Site: "fra", Prefix: p6}, State: Lost}},
+		"no prefix is to be announced":       nil,
+	} {
+		if got := sentence(rows, nil); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // A site that is well again and still out says what it waits for, never what
 // was wrong once.
 func TestWhatAReturnWaitsFor(t *testing.T) {
@@ -173,6 +190,10 @@ func TestSummary(t *testing.T) {
 			}
 		}, LevelDegraded, "degraded", "steadycast why ams 192.0.2.0/24"},
 		{"held", func(s *Snapshot) { v := view(s, u4("fra")); v.Depreferred, v.Guard = true, "floor" }, LevelDegraded, "held by a guard", "steadycast why fra 192.0.2.0/24"},
+		{"held because there is no ledger", func(s *Snapshot) {
+			of, _ := s.Site("fra")
+			of.Services[0].Verdict.State, s.LedgerLost = steadycast.Unhealthy, "no space left on device"
+		}, LevelDegraded, "held: no ledger to ask", "steadycast why fra 192.0.2.0/24"},
 		{"frozen", func(s *Snapshot) {
 			s.View.Freezes = []decide.StandingFreeze{{Scope: decide.Scope{Site: "fra", Prefix: p4}, Actor: "x", Reason: "y"}}
 		}, LevelDegraded, "frozen", "steadycast thaw fra --prefix 192.0.2.0/24 --reason TEXT"},

@@ -106,11 +106,17 @@ func sentence(rows []Row, tallies []Tally) string {
 		return "no prefix is to be announced"
 	}
 	if one := rows[0].Unit.Site; rows[len(rows)-1].Unit.Site == one {
-		n := 0
+		n, unknown := 0, 0
 		for _, r := range rows {
-			if r.State.Announces() {
+			switch {
+			case r.State.Announces():
 				n++
+			case r.State == NotHeard:
+				unknown++
 			}
+		}
+		if unknown > 0 {
+			return fmt.Sprintf("it is not known what %s announces", one)
 		}
 		if len(rows) == 1 {
 			if n == 1 {
@@ -229,7 +235,9 @@ func (s *Snapshot) judgeFreeze(sum *Summary, _ []Row, _ []Tally) {
 }
 
 func (s *Snapshot) judgeHeld(sum *Summary, rows []Row, _ []Tally) {
-	if r := first(rows, Held); r != nil {
+	if r := first(rows, Held); r != nil && s.LedgerLost != "" {
+		sum.say(LevelDegraded, "held: no ledger to ask", whyCommand(r))
+	} else if r != nil {
 		sum.say(LevelDegraded, "held by a guard", whyCommand(r))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
@@ -311,9 +312,9 @@ func TestFullDisk(t *testing.T) {
 
 // pause runs f in the ledger's goroutine, which owns the disk.
 func pause(l *Local, f func()) {
-	l.call(context.Background(), op{try: true, entry: func() decide.Entry {
+	l.call(context.Background(), op{try: true, entry: func(lead *leader, now time.Duration) decide.Entry {
 		f()
-		return l.lead.entry(l.now(), decide.KindTick)
+		return lead.entry(now, decide.KindTick)
 	}})
 }
 

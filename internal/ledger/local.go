@@ -1,14 +1,12 @@
 package ledger
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,10 +17,6 @@ import (
 
 // ErrClosed is the error of every call after Close.
 var ErrClosed = errors.New("the ledger is closed")
-
-// queueBound is how many calls may wait. A caller beyond it waits in its own
-// goroutine until its context ends; nothing is dropped.
-const queueBound = 64
 
 // tryAgain is the pause between two tries to write to a disk that fails.
 const tryAgain = time.Second
@@ -44,25 +38,23 @@ type Options struct {
 // run is the one goroutine that owns the machine, the proposer and the journal;
 // callers reach it through ops, and read view without it.
 type Local struct {
+	calls
 	opts  Options
 	log   *slog.Logger
-	ops   chan op
 	quit  chan struct{}
-	done  chan struct{}
 	stop  sync.Once
 	end   error
-	view  atomic.Pointer[decide.View]
 	watch watchers
 	beats beatBox
 
 	// owned by run
+	desk
 	fleet   *decide.Fleet
-	lead    *leader
 	disk    *journal // nil: memory only
 	lock    *os.File
 	entries int // in the journal since it was shortened
 	failing bool
-	started time.Time // its monotonic reading is the clock
+	clock   clock
 }
 
 // Open opens the ledger kept in dir, or begins one with the policy of genesis;
@@ -74,9 +66,8 @@ func Open(dir string, genesis decide.Table, opts Options) (*Local, error) {
 		opts.Log = slog.Default()
 	}
 	l := &Local{
-		opts: opts, log: opts.Log, fleet: decide.NewFleet(),
-		ops: make(chan op, queueBound), quit: make(chan struct{}), done: make(chan struct{}),
-		started: time.Now(),
+		calls: newCalls(), opts: opts, log: opts.Log, fleet: decide.NewFleet(),
+		quit: make(chan struct{}), clock: newClock(),
 	}
 	l.beats.wake = make(chan struct{}, 1)
 	if dir != "" {
@@ -84,7 +75,7 @@ func Open(dir string, genesis decide.Table, opts Options) (*Local, error) {
 			return nil, errors.Join(err, l.closeDisk())
 		}
 	}
-	l.lead = newLeader(l.fleet, opts.Node, l.now())
+	l.desk = desk{lead: newLeader(l.fleet, opts.Node, l.clock.now()), now: l.clock.now, commit: l.commit}
 	l.publish()
 	if l.fleet.Fence().Epoch == 0 {
 		if err := l.begin(genesis); err != nil {
@@ -146,8 +137,6 @@ func (l *Local) begin(genesis decide.Table) error {
 	return nil
 }
 
-func (l *Local) now() time.Duration { return time.Since(l.started) }
-
 // run owns everything until Close.
 func (l *Local) run() {
 	defer close(l.done)
@@ -156,17 +145,17 @@ func (l *Local) run() {
 	for {
 		select {
 		case o := <-l.ops:
-			l.serve(o)
+			batch := l.waiting(o)
+			l.hear() // before a request, so that it is judged by the newest
+			l.serve(batch)
 		case <-l.beats.wake:
 		case <-timer.C:
 		case <-l.quit:
 			l.finish()
 			return
 		}
-		for _, b := range l.beats.take() {
-			l.lead.hear(l.now(), b)
-		}
-		l.duties()
+		l.hear()
+		l.work()
 		if l.entries >= shortenEvery && len(l.ops) == 0 {
 			l.shorten()
 		}
@@ -182,25 +171,22 @@ func (l *Local) pause() time.Duration {
 	return max(l.lead.wake()-l.now(), 0)
 }
 
-// duties proposes what beats and time call for. Each entry must make the next
-// one unnecessary or different; the bound is there so that a mistake in that
-// costs a second, not a disk.
-func (l *Local) duties() {
-	const most = 1000
-	if l.failing { // whether it works again is found out by itself, not by the next request
+// hear takes the beats that came.
+func (l *Local) hear() {
+	for _, b := range l.beats.take() {
+		l.lead.hear(b.at, b.beat)
+	}
+}
+
+// work does the duties. Whether a disk that failed works again is found out by
+// itself, not by the next request.
+func (l *Local) work() {
+	if l.failing {
 		if _, err := l.commit(l.lead.entry(l.now(), decide.KindTick)); err != nil {
 			return
 		}
 	}
-	for range most {
-		e, ok := l.lead.duties(l.now())
-		if !ok {
-			return
-		}
-		if r, err := l.commit(e); err != nil || r.Invalid != "" {
-			return // said by commit; it is tried again later
-		}
-	}
+	_ = l.duties() // said by commit
 }
 
 // commit writes an entry, then applies it: what is answered from it is on disk.
@@ -264,7 +250,7 @@ func (l *Local) finish() {
 	for {
 		select {
 		case o := <-l.ops:
-			o.done <- result{err: ErrClosed}
+			refuse(l.waiting(o), ErrClosed)
 		default:
 			return
 		}
@@ -289,9 +275,6 @@ func (l *Local) Close() error {
 	return l.end
 }
 
-// View returns the newest committed state.
-func (l *Local) View() decide.View { return *l.view.Load() }
-
 // Watch signals that View has changed.
 func (l *Local) Watch() (<-chan struct{}, func()) { return l.watch.add() }
 
@@ -299,32 +282,6 @@ func (l *Local) Watch() (<-chan struct{}, func()) { return l.watch.add() }
 func (l *Local) OnEvents(f func([]steadycast.Event)) func() { return l.watch.on(f) }
 
 // Beat keeps the newest beat of its site until run takes it.
-func (l *Local) Beat(b decide.Beat) { l.beats.put(b) }
+func (l *Local) Beat(b decide.Beat) { l.beats.put(heard{b, l.clock.now()}) }
 
 var _ Ledger = (*Local)(nil)
-
-// call hands an op to run and waits for its result. When the context ends first
-// the op may still be carried out.
-func (l *Local) call(ctx context.Context, o op) result {
-	o.ctx, o.done = ctx, make(chan result, 1)
-	select {
-	case l.ops <- o:
-	case <-ctx.Done():
-		return result{err: ctx.Err()}
-	case <-l.done:
-		return result{err: ErrClosed}
-	}
-	select {
-	case r := <-o.done:
-		return r
-	case <-ctx.Done():
-		return result{err: ctx.Err()}
-	case <-l.done:
-		select {
-		case r := <-o.done:
-			return r
-		default:
-			return result{err: ErrClosed}
-		}
-	}
-}

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/steadycast/steadycast"
-	"github.com/steadycast/steadycast/decide"
 )
 
 // watchers are those who want to know that the state changed, and how. tell is
@@ -68,17 +67,17 @@ func (w *watchers) tell(events []steadycast.Event) {
 // them: it is bounded by the number of sites, and putting never blocks.
 type beatBox struct {
 	mu    sync.Mutex
-	beats []decide.Beat // in order of site
+	beats []heard // in order of site
 	wake  chan struct{}
 }
 
-func (x *beatBox) put(b decide.Beat) {
+func (x *beatBox) put(b heard) {
 	x.mu.Lock()
-	i, ok := slices.BinarySearchFunc(x.beats, b.Site, func(y decide.Beat, site string) int { return cmp.Compare(y.Site, site) })
+	i, ok := slices.BinarySearchFunc(x.beats, b.beat.Site, func(y heard, site string) int { return cmp.Compare(y.beat.Site, site) })
 	switch {
 	case !ok:
 		x.beats = slices.Insert(x.beats, i, b)
-	case b.Incarnation >= x.beats[i].Incarnation:
+	case b.beat.Incarnation >= x.beats[i].beat.Incarnation:
 		x.beats[i] = b
 	}
 	x.mu.Unlock()
@@ -88,7 +87,7 @@ func (x *beatBox) put(b decide.Beat) {
 	}
 }
 
-func (x *beatBox) take() []decide.Beat {
+func (x *beatBox) take() []heard {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	beats := x.beats

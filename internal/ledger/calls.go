@@ -1,0 +1,170 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// queueBound is how many calls may wait. A caller beyond it waits in its own
+// goroutine until its context ends; nothing is dropped.
+const queueBound = 64
+
+// calls is the callers' side of a ledger that decides in this process: it hands
+// each call to the goroutine that owns the ledger, and reads view without it.
+type calls struct {
+	ops  chan op
+	done chan struct{} // closed when the owner is gone
+	view atomic.Pointer[decide.View]
+}
+
+func newCalls() calls { return calls{ops: make(chan op, queueBound), done: make(chan struct{})} }
+
+// op is one call on its way to the owner. Exactly one of report, ask and entry
+// is set, or report beside ask.
+type op struct {
+	ctx    context.Context
+	report []steadycast.Verdict
+	ask    *steadycast.Request
+	// entry makes the entry of any other call, at the desk; try only tries it.
+	entry func(l *leader, now time.Duration) decide.Entry
+	try   bool
+	// needless, when set, says that the entry would change nothing.
+	needless func(*decide.View) bool
+	done     chan result
+}
+
+type result struct {
+	answer decide.Answer
+	reply  decide.Reply
+	err    error
+}
+
+// View returns the newest committed state.
+func (c *calls) View() decide.View { return *c.view.Load() }
+
+// call hands an op to the owner and waits for its result. When the context ends first
+// the op may still be carried out.
+func (c *calls) call(ctx context.Context, o op) result {
+	o.ctx, o.done = ctx, make(chan result, 1)
+	select {
+	case c.ops <- o:
+	case <-ctx.Done():
+		return result{err: ctx.Err()}
+	case <-c.done:
+		return result{err: ErrClosed}
+	}
+	select {
+	case r := <-o.done:
+		return r
+	case <-ctx.Done():
+		return result{err: ctx.Err()}
+	case <-c.done:
+		select {
+		case r := <-o.done:
+			return r
+		default:
+			return result{err: ErrClosed}
+		}
+	}
+}
+
+// Report tells that services changed state.
+func (c *calls) Report(ctx context.Context, verdicts []steadycast.Verdict) error {
+	if len(verdicts) == 0 {
+		return nil
+	}
+	return c.call(ctx, op{report: slices.Clone(verdicts)}).err
+}
+
+// Ask asks for leave to change routes.
+func (c *calls) Ask(ctx context.Context, request steadycast.Request, reported ...steadycast.Verdict) (decide.Answer, error) {
+	r := c.call(ctx, op{ask: &request, report: slices.Clone(reported)})
+	return r.answer, r.err
+}
+
+// GiveUp voids what will never be carried out.
+func (c *calls) GiveUp(ctx context.Context, site string, id steadycast.RequestID, units []steadycast.Unit) error {
+	r := c.call(ctx, op{entry: func(l *leader, now time.Duration) decide.Entry {
+		e := l.entry(now, decide.KindVoid)
+		e.Give = &decide.GiveUpEntry{Site: site, ID: id, Units: slices.Clone(units)}
+		return e
+	}})
+	return r.err
+}
+
+// Order records a person's wish.
+func (c *calls) Order(ctx context.Context, order steadycast.Order) (decide.Reply, error) {
+	r := c.call(ctx, op{entry: orderEntry(order)})
+	return r.reply, r.err
+}
+
+// Try says what Order would answer now.
+func (c *calls) Try(ctx context.Context, order steadycast.Order) (decide.Reply, error) {
+	r := c.call(ctx, op{entry: orderEntry(order), try: true})
+	return r.reply, r.err
+}
+
+func orderEntry(order steadycast.Order) func(*leader, time.Duration) decide.Entry {
+	return func(l *leader, now time.Duration) decide.Entry {
+		e := l.entry(now, decide.KindOrder)
+		e.Actor, e.Reason, e.Order = order.Actor, order.Reason, &order
+		e.Decide = &decide.Decide{Seen: l.seen(now)}
+		return e
+	}
+}
+
+// Do records one of a person's plain entries.
+func (c *calls) Do(ctx context.Context, kind decide.Kind, scope decide.Scope, actor, reason string) (decide.Reply, error) {
+	return c.do(ctx, false, kind, scope, actor, reason)
+}
+
+// TryDo says what Do would answer now.
+func (c *calls) TryDo(ctx context.Context, kind decide.Kind, scope decide.Scope, actor, reason string) (decide.Reply, error) {
+	return c.do(ctx, true, kind, scope, actor, reason)
+}
+
+func (c *calls) do(ctx context.Context, try bool, kind decide.Kind, scope decide.Scope, actor, reason string) (decide.Reply, error) {
+	switch kind {
+	case decide.KindFreeze, decide.KindThaw, decide.KindUnlock, decide.KindResume, decide.KindOrderClear:
+	default:
+		return decide.Reply{}, fmt.Errorf("%s is not an entry that a person makes with a scope; allowed: freeze, thaw, unlock, resume, order_clear", kind)
+	}
+	r := c.call(ctx, op{try: try, entry: func(l *leader, now time.Duration) decide.Entry {
+		e := l.entry(now, kind)
+		e.Actor, e.Reason, e.Scope = actor, reason, &scope
+		return e
+	}})
+	return r.reply, r.err
+}
+
+// SetTable replaces the policy.
+func (c *calls) SetTable(ctx context.Context, table decide.Table, actor, reason string) (decide.Reply, error) {
+	table = table.WithDefaults()
+	r := c.call(ctx, op{needless: func(v *decide.View) bool { return sameTable(v.Table, table) }, entry: func(l *leader, now time.Duration) decide.Entry {
+		e := l.entry(now, decide.KindTable)
+		t := table
+		if t.Revision == 0 {
+			t.Revision = l.view.Table.Revision + 1
+		}
+		e.Table, e.Actor, e.Reason = &t, actor, reason
+		e.Decide = &decide.Decide{Seen: l.seen(now)}
+		return e
+	}})
+	return r.reply, r.err
+}
+
+// sameTable compares what two tables with their defaults say, whatever their revision.
+func sameTable(a, b decide.Table) bool {
+	a.Revision, b.Revision = 0, 0
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}

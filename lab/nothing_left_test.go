@@ -62,11 +62,16 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			if strings.TrimSpace(line) != "up" {
 				t.Fatalf("the lab did not come up: %s", line)
 			}
-			family := offspring(cmd.Process.Pid)
-			spaces := namespaces(family)
-			if len(family) < 5 || len(spaces) != 14 { // five kinds of three nodes, one network shared
-				t.Fatalf("%d processes in %d namespaces: that is no lab", len(family), len(spaces))
-			}
+			var family []int
+			var spaces map[string]bool
+			waitFor(t, func() string { // a daemon that forks away may still be on its way
+				family = offspring(cmd.Process.Pid)
+				spaces = namespaces(family)
+				if len(family) < 5 || len(spaces) != 14 { // five kinds of three nodes, one network shared
+					return fmt.Sprintf("%d processes in %d namespaces: that is no lab", len(family), len(spaces))
+				}
+				return ""
+			})
 			_ = cmd.Process.Signal(sig)
 			_ = cmd.Wait()
 

@@ -118,8 +118,9 @@ func (c *Compiled) attempt(ctx context.Context, began time.Time) (r steadycast.R
 	case r.Outcome == steadycast.Down && errors.Is(context.Cause(ctx), context.Canceled):
 		// We were stopped; what was cut short says nothing about the service.
 		r.Outcome, r.Class, r.Reason = steadycast.Unknown, steadycast.NoFailure, "stopped before it had ended"
-	case r.Outcome == steadycast.Down && r.Took >= 2*c.check.Timeout:
-		// The deadline was noticed as late as it is long: it was this host that was slow.
+	case r.Outcome == steadycast.Down && r.Took > c.check.Timeout+grace(c.check.Timeout):
+		// The deadline was noticed well after it had passed: it was this host that
+		// stood still, and perhaps the service with it for all we know.
 		r.Reason = fmt.Sprintf("this host was late: its %v deadline ran out after %v (%s)",
 			c.check.Timeout, r.Took.Round(time.Millisecond), r.Reason)
 		r.Outcome, r.Class = steadycast.Unknown, steadycast.NoFailure

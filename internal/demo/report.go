@@ -57,7 +57,8 @@ type report struct {
 	w     io.Writer
 	json  bool
 	start time.Time
-	lost  int // losses not yet told to a person
+	lost  int  // losses not yet told to a person
+	ended bool // the summary is the last word
 }
 
 func (r *report) begin(at time.Time) {
@@ -70,6 +71,9 @@ func (r *report) begin(at time.Time) {
 func (r *report) line(at time.Time, l Line) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
 	l.T = at.Sub(r.start).Milliseconds()
 	if r.json {
 		_ = json.NewEncoder(r.w).Encode(l)
@@ -126,6 +130,7 @@ func (l Line) words() string {
 func (r *report) end(s Summary) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.ended = true
 	if r.json {
 		_ = json.NewEncoder(r.w).Encode(s)
 		return

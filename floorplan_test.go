@@ -26,6 +26,7 @@ var floorplan = map[string]string{
 	"internal/config":  ". decide probe bgp",    // settings types belong to their users
 	"internal/ledger":  ". decide",              // keeps a decide.Fleet and feeds it
 	"internal/role":    ".",                     // what every process shares
+	"internal/pki":     ". internal/role",       // who is who; it writes files as every process does
 	"internal/speaker": ". bgp internal/role",   // the speaker's process and its client; no decide, no ledger
 	"internal/api":     ". decide",              // wire types, server, client
 	"internal/metrics": ". decide internal/api", // the only file that names metrics

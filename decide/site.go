@@ -69,8 +69,9 @@ type Site struct {
 
 	ledgerGone  string // why the ledger cannot be reached; empty when it can
 	ledgerSince Now
-	frozen      bool   // by itself, for want of a ledger
-	speakerGone string // why the speaker cannot be reached; empty when it can
+	ledgerAt    steadycast.Fence // where it stood when it failed last
+	frozen      bool             // by itself, for want of a ledger
+	speakerGone string           // why the speaker cannot be reached; empty when it can
 
 	seq    uint64               // of the newest request in this incarnation
 	asked  *asked               // the one request in flight
@@ -136,7 +137,7 @@ func (s *Site) Step(now Now, in Input) []Effect {
 		s.loseSpeaker(in.Reason)
 		dirty = true
 	case LedgerLost:
-		s.loseLedger(now, in.Reason)
+		s.loseLedger(now, in.Reason, in.At)
 		dirty = true
 	}
 	if dirty || !s.idle || now >= s.idleUntil {

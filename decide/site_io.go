@@ -37,8 +37,13 @@ type Proved struct{ Actual steadycast.Actual }
 // SpeakerLost says that the speaker cannot be reached; it ends with the next Proved.
 type SpeakerLost struct{ Reason string }
 
-// LedgerLost says that the ledger cannot be reached; it ends with the next Committed.
-type LedgerLost struct{ Reason string }
+// LedgerLost says that a call to the ledger failed, while the newest committed
+// position was At. It ends with a view of a later one: what was committed
+// before, or needed no commit, does not show that it works.
+type LedgerLost struct {
+	Reason string
+	At     steadycast.Fence
+}
 
 // Equipped replaces, after a reload, the addresses that go into every RouteSet,
 // and the names of the outside views that count.

@@ -209,7 +209,7 @@ func (s *Site) commit(now Now, v View) {
 	for i := range s.units {
 		s.see(&s.units[i])
 	}
-	if s.ledgerGone != "" {
+	if s.ledgerGone != "" && v.Fence.Compare(s.ledgerAt) > 0 { // an older view, seen late, proves nothing
 		s.note(steadycast.Event{Kind: steadycast.EventRecovery, Reason: "the ledger is within reach again"})
 		if s.frozen {
 			s.note(steadycast.Event{Kind: steadycast.EventFreeze, From: "frozen", To: "free", Reason: "the ledger is within reach again"})
@@ -267,7 +267,10 @@ func (s *Site) tellAgain(now Now, sv *service) {
 
 // loseLedger and freezeAlone: without the ledger for a while, automation here is
 // frozen. Routes stay, probing goes on, orders already known still hold.
-func (s *Site) loseLedger(now Now, why string) {
+func (s *Site) loseLedger(now Now, why string, at steadycast.Fence) {
+	if s.ledgerAt = s.fence; at.Compare(s.fence) > 0 {
+		s.ledgerAt = at
+	}
 	if s.ledgerGone != "" {
 		return
 	}

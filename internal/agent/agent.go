@@ -84,19 +84,18 @@ type Agent struct {
 
 	// ── shared ──
 
-	seen        *window            // observations on their way to the owner
-	answers     chan decide.Answer // bounded; a full one means the owner hangs, and the request is resent
-	spoke       chan struct{}      // actualNow or lostNow changed
-	ledgers     chan error         // the newest call to the ledger failed, or nil: it answers again
-	calls       chan func()        // what the API asks of the owner
+	seen        *window                // observations on their way to the owner
+	answers     chan decide.Answer     // bounded; a full one means the owner hangs, and the request is resent
+	spoke       chan struct{}          // actualNow or lostNow changed
+	ledgers     chan decide.LedgerLost // the newest call to the ledger that failed
+	calls       chan func()            // what the API asks of the owner
 	actualNow   atomic.Pointer[steadycast.Actual]
 	lostNow     atomic.Pointer[string]
 	refusal     atomic.Pointer[string] // why the speaker takes no set
 	snapshot    atomic.Pointer[api.Snapshot]
 	plan        atomic.Pointer[Plan]
 	rounds      rounds
-	ledgerFails atomic.Pointer[steadycast.Fence] // where the ledger stood when it failed last; nil while it works
-	outdated    chan struct{}                    // the speaker knows a later start of this node than this one
+	outdated    chan struct{} // the speaker knows a later start of this node than this one
 	writeErrors atomic.Uint64
 	keepFailed  atomic.Bool
 	took        durations
@@ -119,7 +118,7 @@ func New(o Options) (*Agent, error) {
 		o.AliveWithin = time.Second
 	}
 	a := &Agent{
-		o: o, start: time.Now(), ledgers: make(chan error, 1),
+		o: o, start: time.Now(), ledgers: make(chan decide.LedgerLost, 1),
 		seen: newWindow(), answers: make(chan decide.Answer, 16),
 		spoke: make(chan struct{}, 1), calls: make(chan func(), 16), outdated: make(chan struct{}, 1),
 		errand: newCourier(), record: newRecord(), alarms: alarms{},
@@ -227,12 +226,8 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}) bool {
 			a.step(decide.Committed{View: a.o.Ledger.View()})
 		case <-a.spoke:
 			a.hear()
-		case err := <-a.ledgers:
-			if err != nil {
-				a.step(decide.LedgerLost{Reason: err.Error()})
-			} else {
-				a.step(decide.Committed{View: a.o.Ledger.View()})
-			}
+		case lost := <-a.ledgers:
+			a.step(lost)
 		case f := <-a.calls:
 			f()
 			a.dirty = true
@@ -423,30 +418,21 @@ func (a *Agent) sayAgain() {
 var toldByActual = []string{"disk", "crash_loop", "allow", "stopping"}
 
 // ledgerAnswered is called by the courier after each call. Every failure is told
-// to the machine, which says it once. That a call succeeds ends it only if
-// something was written since: a ledger whose disk fails goes on answering what
-// needs no write.
+// to the machine, which says it once; that the ledger works again is seen in
+// what it commits.
 func (a *Agent) ledgerAnswered(what string, err error) {
 	if _, invalid := errors.AsType[ledger.Invalid](err); invalid {
 		a.o.Logger.Warn("the ledger cannot make sense of a call", "call", what, "why", err)
-		err = nil
+		return
 	}
-	at := a.o.Ledger.View().Fence
 	if err == nil {
-		failed := a.ledgerFails.Load()
-		if failed == nil || at.Compare(*failed) <= 0 {
-			return
-		}
-		a.ledgerFails.Store(nil)
-	} else {
-		a.ledgerFails.Store(&at)
-		err = fmt.Errorf("%s: %w", what, err)
+		return
 	}
 	select { // only the courier sends: after the drain there is room
 	case <-a.ledgers:
 	default:
 	}
-	a.ledgers <- err
+	a.ledgers <- decide.LedgerLost{Reason: fmt.Sprintf("%s: %v", what, err), At: a.o.Ledger.View().Fence}
 }
 
 // do runs f in the owner's goroutine and waits for it.

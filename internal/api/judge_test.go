@@ -233,57 +233,6 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-func TestProve(t *testing.T) {
-	sent := func(peer string, announced, acked bool) steadycast.Sent {
-		x := steadycast.Sent{Peer: peer, Prefix: p4, Announced: announced, At: now}
-		if acked {
-			x.Acked = now
-		}
-		return x
-	}
-	tests := []struct {
-		name   string
-		wanted bool
-		states string // of peers a, b
-		sent   []steadycast.Sent
-		ok     bool
-		text   string
-	}{
-		{"both acknowledged", true, "established established", []steadycast.Sent{sent("a", true, true), sent("b", true, true)}, true, ""},
-		{"one did not", true, "established established", []steadycast.Sent{sent("a", true, true), sent("b", true, false)}, false, "b has not acknowledged the route"},
-		{"one was never told", true, "established established", []steadycast.Sent{sent("a", true, true)}, false, "b was not sent the route"},
-		{"one is down and holds nothing", true, "established idle", []steadycast.Sent{sent("a", true, true)}, true, ""},
-		{"all are down", true, "idle connect", nil, false, "no BGP session is up"},
-		{"withdrawn from both", false, "established established", []steadycast.Sent{sent("a", false, true), sent("b", false, true)}, true, ""},
-		{"never announced", false, "established established", nil, true, ""},
-		{"still announced at one", false, "established established", []steadycast.Sent{sent("a", true, true)}, false, "a was not sent the withdrawal"},
-		{"a withdrawal not acknowledged", false, "established established", []steadycast.Sent{sent("a", false, false)}, false, "a has not acknowledged the withdrawal"},
-		{"a stuck peer still holds the route", false, "established stuck", []steadycast.Sent{sent("a", false, true), sent("b", false, false)}, false, "b is stuck and has not acknowledged the withdrawal"},
-		{"withdrawn with nobody there", false, "idle idle", nil, true, ""},
-		{"announced, only peer stuck", true, "stuck idle", []steadycast.Sent{sent("a", true, true)}, false, "no BGP session is up"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			set := steadycast.RouteSet{Incarnation: 1, Version: 4}
-			if tt.wanted {
-				set.Routes = []steadycast.Route{{Prefix: p4}}
-			}
-			a := &steadycast.Actual{Incarnation: 1, Version: 4, Sent: tt.sent}
-			for i, st := range strings.Fields(tt.states) {
-				a.Peers = append(a.Peers, steadycast.Peer{Name: string(rune('a' + i)), State: st})
-			}
-			ok, text := Prove(set, p4, a)
-			if ok != tt.ok || text != tt.text {
-				t.Errorf("got %v %q, want %v %q", ok, text, tt.ok, tt.text)
-			}
-			a.Version = 3
-			if ok, _ := Prove(set, p4, a); ok {
-				t.Error("proven by a set the speaker does not have yet")
-			}
-		})
-	}
-}
-
 func TestSpan(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 0: "0s", 40 * time.Millisecond: "40ms", 43 * time.Second: "43s", time.Minute: "1m",

@@ -105,6 +105,9 @@ func TestGreatFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(file, 1<<40); err != nil { // sparse
+		if os.Getenv("CI") == "true" {
+			t.Fatal("this file system has no files of 1 TiB")
+		}
 		t.Skip("this file system has no files of 1 TiB")
 	}
 	c, ps := Load(Options{File: file, Env: []string{}})

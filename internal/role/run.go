@@ -116,9 +116,6 @@ func (p *Process) Beat() time.Duration {
 // Stopping is closed when the role should end in order.
 func (p *Process) Stopping() <-chan struct{} { return p.stopping }
 
-// Stop is like the first SIGTERM.
-func (p *Process) Stop() { p.stop() }
-
 // Extend asks the service manager for d more from now on, while stopping or starting takes long.
 func (p *Process) Extend(d time.Duration) { p.notify.send(extend(d)) }
 

@@ -68,7 +68,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 				family = offspring(cmd.Process.Pid)
 				spaces = namespaces(family)
 				if len(family) < 5 || len(spaces) != 14 { // five kinds of three nodes, one network shared
-					return fmt.Sprintf("%d processes in %d namespaces: that is no lab", len(family), len(spaces))
+					return fmt.Sprintf("%d processes in %d namespaces: that is no lab:%s", len(family), len(spaces), census(family))
 				}
 				return ""
 			})
@@ -275,4 +275,17 @@ func waitFor(t *testing.T, what func() string) {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// census tells what processes are, and where.
+func census(pids []int) string {
+	var b strings.Builder
+	for _, pid := range pids {
+		cmd, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		fmt.Fprintf(&b, "\n  %d %q:", pid, strings.ReplaceAll(string(cmd), "\x00", " "))
+		for ns := range namespaces([]int{pid}) {
+			b.WriteString(" " + ns)
+		}
+	}
+	return b.String()
 }

@@ -39,8 +39,17 @@ func newRoom(name string, host *room, files []bind, programs map[string]string) 
 }
 
 func (r *room) live(ready chan<- error, enter func() error) {
-	defer close(r.gone)
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	if unix.Gettid() == unix.Getpid() {
+		// The first thread does not end, and its namespaces count as the
+		// process's own: it must stay where it is. While it waits here, the
+		// next try runs on another.
+		go r.live(ready, enter)
+		<-r.gone
+		runtime.UnlockOSThread()
+		return
+	}
+	defer close(r.gone)
 	err := enter()
 	if err != nil {
 		r.end()

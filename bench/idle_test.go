@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"bufio"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"strconv"
@@ -17,7 +19,9 @@ import (
 // BenchmarkIdle is what a node costs that has nothing to do but look: 100
 // services of one prefix each, a probe a second each, one router. CPU is that of
 // both processes, in percent of one core; memory is what is resident, and so
-// counts the binary's pages that both share twice.
+// counts the binary's pages that both share twice. Beside it runs the least Go
+// program that opens and closes as many connections (see dial): what of the
+// figure is the machine's and the runtime's, and not the node's.
 func BenchmarkIdle(b *testing.B) {
 	const n = 100
 	p := pace{interval: time.Second, fast: 200 * time.Millisecond, fall: 3}
@@ -38,26 +42,32 @@ func BenchmarkIdle(b *testing.B) {
 				}
 				services.WriteString(p.service("s"+strconv.Itoa(i), kind, at, []netip.Prefix{x}))
 			}
-			node := newNode(b, "", r.Addr(), nodeAddress, services.String())
+			node := newNode(b, "", "", r.Addr(), nodeAddress, services.String())
 			heard(b, r, n, true)
+			least := partOf(b, "", "dialler", port, strconv.Itoa(n))
 			<-time.After(3 * time.Second) // what the start has stirred up settles
-			var agent, speaker sample
+			all := []*process{node.agent, node.speaker, least}
+			used := make([]sample, len(all)) // in each second
 			for b.Loop() {
 				const slices, slice = 5, 2 * time.Second
 				for range slices {
-					a, s := cpu(b, node.agent), cpu(b, node.speaker)
+					before := make([]time.Duration, len(all))
+					for i, p := range all {
+						before[i] = cpu(b, p)
+					}
 					began := time.Now()
 					<-time.After(slice)
-					share := func(used time.Duration) time.Duration {
-						return time.Duration(float64(used) / time.Since(began).Seconds())
+					for i, p := range all {
+						used[i] = append(used[i], time.Duration(float64(cpu(b, p)-before[i])/time.Since(began).Seconds()))
 					}
-					agent, speaker = append(agent, share(cpu(b, node.agent)-a)), append(speaker, share(cpu(b, node.speaker)-s))
 				}
 			}
+			agent, speaker, floor := used[0], used[1], used[2]
 			both := 100 * (agent.median() + speaker.median()).Seconds()
 			b.ReportMetric(both, "%core")
 			b.ReportMetric(100*agent.median().Seconds(), "%core/agent")
 			b.ReportMetric(100*speaker.median().Seconds(), "%core/speaker")
+			b.ReportMetric(100*floor.median().Seconds(), "%core/least")
 			ra, rs := resident(b, node.agent), resident(b, node.speaker)
 			b.ReportMetric(ra+rs, "MB")
 			b.ReportMetric(ra, "MB/agent")
@@ -65,6 +75,32 @@ func BenchmarkIdle(b *testing.B) {
 			done(b)
 		})
 	}
+}
+
+// dial is the main function of the least prober: it connects to n addresses a
+// second, evenly, and closes.
+func dial(args []string, words *bufio.Scanner) int {
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		fmt.Println(err)
+		return 2
+	}
+	go func() {
+		d := net.Dialer{Timeout: time.Second}
+		tick := time.NewTicker(time.Second / time.Duration(n))
+		for i := 0; ; i = (i + 1) % n {
+			<-tick.C
+			c, err := d.Dial("tcp", fmt.Sprintf("127.0.1.%d:%s", i+1, args[0]))
+			if err != nil {
+				fmt.Println(err)
+				os.Exit(1)
+			}
+			c.Close()
+		}
+	}()
+	for words.Scan() {
+	}
+	return 0
 }
 
 // cpu is the time that a process has run, from its CPU clock: clock_getcpuclockid(3).

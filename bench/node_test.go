@@ -47,14 +47,19 @@ func (p pace) service(name, kind, target string, prefixes []netip.Prefix) string
 // agent's, from one node.yaml.
 type node struct{ speaker, agent *process }
 
-// newNode starts a node in a namespace that peers with a router.
-func newNode(b testing.TB, ns string, router netip.AddrPort, own netip.Addr, services string) node {
+// newNode starts a node in a namespace that peers with a router. Its state is
+// in a directory of its own under state; "" is where temporary files are.
+func newNode(b testing.TB, ns, state string, router netip.AddrPort, own netip.Addr, services string) node {
 	b.Helper()
 	binary, err := product()
 	if err != nil {
 		b.Fatalf("building the product: %v", err)
 	}
-	dir := b.TempDir()
+	dir, err := os.MkdirTemp(state, "steadycast-bench-")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { os.RemoveAll(dir) })
 	conf := fmt.Sprintf(`site: edge
 bgp:
   asn: %d

@@ -203,6 +203,17 @@ func (r *registry) forget(p *process) {
 	delete(r.programs, p)
 }
 
+// said is the last that each running program said.
+func (r *registry) said() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var b strings.Builder
+	for p := range r.programs {
+		fmt.Fprintf(&b, "── %s\n%s\n", p.name, p.tail())
+	}
+	return b.String()
+}
+
 // end kills every program and removes every namespace; nothing starts after it.
 func (r *registry) end() {
 	r.mu.Lock()

@@ -44,8 +44,8 @@ func BenchmarkReaction(b *testing.B) {
 				heard(b, r, n, true)
 				var reaction sample
 				for b.Loop() {
-					for i := range 30 {
-						t.afterLook(time.Duration(i) * p.interval / 30)
+					for i := range 20 {
+						t.afterLook(time.Duration(i) * p.interval / 20)
 						t.fail()
 						decisive := t.when("failed", p.fall)
 						reaction = append(reaction, heard(b, r, n, false).Sub(decisive))
@@ -80,14 +80,14 @@ func heard(b testing.TB, r *sink.Router, n int, announce bool) time.Time {
 				return e.At
 			}
 		case <-limit.C:
-			b.Fatalf("the router has heard %d of %d within %v (announced: %v)", len(seen), n, patience, announce)
+			b.Fatalf("the router has heard %d of %d within %v (announced: %v)\n%s", len(seen), n, patience, announce, running.said())
 		}
 	}
 }
 
 // install starts the two processes of a node.
 func install(b *testing.B, p pace, t *target, r *sink.Router, prefixes []netip.Prefix) {
-	newNode(b, "", r.Addr(), nodeAddress, p.service("web", "http", "http://"+t.address+"/", prefixes))
+	newNode(b, "", "", r.Addr(), nodeAddress, p.service("web", "http", "http://"+t.address+"/", prefixes))
 }
 
 // assemble puts a node together in this process, with its state on disk.

@@ -159,9 +159,10 @@ func TestReloadOfANode(t *testing.T) {
 	}
 
 	for name, change := range map[string]map[string]string{
-		"a mistake":     {"fall: 2": "fal: 2"},
-		"another node":  {"site: fra": "site: ams"},
-		"another place": {"state_dir: " + n.dir: "state_dir: " + n.dir + "/other"},
+		"a mistake":                           {"fall: 2": "fal: 2"},
+		"another node":                        {"site: fra": "site: ams"},
+		"a half that the speaker cannot take": {`{manage: "off"}`: `{manage: "off", mark: 99}`, "fall: 2": "fall: 4"},
+		"another place":                       {"state_dir: " + n.dir: "state_dir: " + n.dir + "/other"},
 	} {
 		n.write(change)
 		if r := n.reload(false); r.Applied || len(r.Problems) == 0 {

@@ -46,7 +46,15 @@ func (d *daemon) reload(ctx context.Context, who string, dryRun bool) (api.Reloa
 	for _, c := range changes {
 		out.Changes = append(out.Changes, c.String())
 	}
-	out.Changes = append(out.Changes, d.behind(ctx, changes)...)
+	plan, err := d.agent.spk.Plan(ctx)
+	if no, refused := errors.AsType[*speaker.Refused](err); refused { // before anything has changed
+		text := "speaker: " + no.Text
+		if !dryRun {
+			d.agent.reloadFailed(text)
+		}
+		return api.Reload{DryRun: dryRun, Hash: d.cfg.Hash(), Problems: []string{text}}, nil
+	}
+	out.Changes = append(out.Changes, behind(plan, err, changes)...)
 	if dryRun {
 		return out, nil
 	}
@@ -93,8 +101,7 @@ func fixed(old, next *config.Config) (ps config.Problems) {
 // behind says what the speaker would change beyond the differences that this
 // process knows of: a speaker that runs longer than an agent restarted on a new
 // file has older settings.
-func (d *daemon) behind(ctx context.Context, known []config.Change) (out []string) {
-	plan, err := d.agent.spk.Plan(ctx)
+func behind(plan speaker.Plan, err error, known []config.Change) (out []string) {
 	switch {
 	case err != nil && len(known) == 0:
 		return nil // nothing is to be done, and its absence is said elsewhere

@@ -16,8 +16,23 @@ func (e *engine) plan(ctx context.Context) (Plan, error) {
 		return Plan{}, refuse("settings", "%v", err)
 	}
 	var p Plan
-	err = e.do(ctx, func() { p = e.planFor(settings, vips) })
-	return p, err
+	var refused error
+	err = e.do(ctx, func() {
+		p = e.planFor(settings, vips)
+		refused = e.fixed(vips)
+	})
+	if err != nil {
+		return p, err
+	}
+	return p, refused
+}
+
+// fixed refuses what cannot change while this process runs.
+func (e *engine) fixed(vips bgp.VIPSettings) error {
+	if was, is := e.vipConf.WithDefaults().Mark, vips.WithDefaults().Mark; was != is {
+		return refuse("settings", "vip.mark: %d cannot become %d while the speaker runs, since its addresses carry the old one; restart it", was, is)
+	}
+	return nil
 }
 
 // reload reads the settings, says beforehand what they change, and carries
@@ -75,10 +90,10 @@ func (e *engine) reconfigure(p Plan, settings bgp.Settings, vips bgp.VIPSettings
 	if e.stop != nil {
 		return ErrStopping
 	}
-	was, is := e.vipConf.WithDefaults(), vips.WithDefaults()
-	if was.Mark != is.Mark {
-		return refuse("settings", "vip.mark: %d cannot become %d while the speaker runs, since its addresses carry the old one; restart it", was.Mark, is.Mark)
+	if err := e.fixed(vips); err != nil {
+		return err
 	}
+	was, is := e.vipConf.WithDefaults(), vips.WithDefaults()
 	for _, c := range p.Neighbors {
 		e.log.Info("reload: will change", "neighbor", c.Neighbor, "change", c.Kind, "why", c.Reason)
 	}

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"encoding/json"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -230,6 +232,23 @@ func TestSummary(t *testing.T) {
 				t.Errorf("got %s, %q, next %q; want %s, %q, next %q", got.Level, got.Mark, got.Next, tt.level, tt.mark, tt.next)
 			}
 		})
+	}
+}
+
+// A program that walks the lists of an answer meets an empty one, never null.
+func TestNoListIsNull(t *testing.T) {
+	empty, full := new(Snapshot), fleet()
+	for name, v := range map[string]any{
+		"status": empty.Status(), "sites": empty.SiteRows(), "peers": empty.Peers(""), "checks": empty.CheckRows("", ""),
+		"routes": empty.Routes("", "", netip.Prefix{}, false), "why": full.Why(steadycast.Unit{Site: "ams", Prefix: p4}, nil),
+	} {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(b), "null") {
+			t.Errorf("%s: %s", name, b)
+		}
 	}
 }
 

@@ -36,10 +36,18 @@ func (s *Snapshot) Status() *Status {
 	return &Status{
 		Node: s.Node, Fleet: s.Fleet, Mode: s.Mode, Version: s.Version, At: s.At, Started: s.Started,
 		Summary:  s.Summarize(rows, tallies),
-		Prefixes: s.View.Prefixes, Tallies: tallies, Rows: rows,
-		Orders: s.View.Orders, Freezes: s.View.Freezes, Alarms: s.Alarms,
+		Prefixes: listed(s.View.Prefixes), Tallies: tallies, Rows: rows,
+		Orders: listed(s.View.Orders), Freezes: listed(s.View.Freezes), Alarms: listed(s.Alarms),
 		LedgerLost: s.LedgerLost, Config: s.Config,
 	}
+}
+
+// listed makes an empty list of none: programs read [], never null.
+func listed[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
 }
 
 // Page is a list with the moment it shows; ages are counted from At.

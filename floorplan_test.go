@@ -58,6 +58,8 @@ var doors = map[string][]string{
 	"github.com/coreos/go-systemd":        {"internal/role"},
 	"github.com/spf13/cobra":              {"cmd/steadycast"},
 	"google.golang.org/grpc":              {"probe"},
+	"github.com/hashicorp":                {"internal/ledger"},
+	"go.etcd.io/bbolt":                    {"internal/ledger"},
 }
 
 type listed struct {

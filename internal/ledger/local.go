@@ -5,11 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
@@ -88,17 +85,11 @@ func Open(dir string, genesis decide.Table, opts Options) (*Local, error) {
 
 // openDisk takes the directory for this process and reads what is there.
 func (l *Local) openDisk(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, "ledger.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := lockDir(dir)
 	if err != nil {
 		return err
 	}
 	l.lock = lock
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fmt.Errorf("%s is in use by another process (%w): stop that one first; two writers would destroy the ledger", dir, err)
-	}
 	l.disk = &journal{dir: dir, who: heading{journalFormat, journalSchema, l.opts.Fleet, l.opts.Node}}
 	switch was, err := load(l.disk.path(), l.disk.who); {
 	case errors.Is(err, os.ErrNotExist):

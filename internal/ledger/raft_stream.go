@@ -1,0 +1,224 @@
+package ledger
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// A voter listens on one address. Which of its two services a connection is for
+// is agreed in the TLS handshake (ALPN, RFC 7301): raft between voters, whose
+// messages name no cluster, so that the protocol's name does; and HTTP/2 for
+// everything else.
+func raftProtocol(fleet string) string { return "steadycast-ledger/" + fleet }
+
+const httpProtocol = "h2"
+
+// Bounds of connections.
+const (
+	handshakeTimeout = 5 * time.Second
+	// handshakes may be under way at once; more wait in the kernel's queue.
+	handshakes = 64
+)
+
+// door accepts connections, shakes hands, and hands each to its service.
+type door struct {
+	net.Listener
+	log  *slog.Logger
+	tls  *tls.Config
+	raft *room
+	http *room
+	// voter says whether a node may speak raft here.
+	voter func(node string) bool
+	slots chan struct{}
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	shut  bool
+}
+
+// openDoor serves l until Close.
+func openDoor(l net.Listener, t TLS, fleet string, voter func(string) bool, log *slog.Logger) *door {
+	d := &door{
+		Listener: l, log: log, tls: t.server(fleet, raftProtocol(fleet), httpProtocol), voter: voter,
+		raft: newRoom(l.Addr()), http: newRoom(l.Addr()),
+		slots: make(chan struct{}, handshakes), conns: map[net.Conn]bool{},
+	}
+	go d.serve(fleet)
+	return d
+}
+
+func (d *door) serve(fleet string) {
+	for pause := time.Duration(0); ; {
+		c, err := d.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil: // out of descriptors, say
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			d.log.Warn("the ledger cannot take a connection", "error", err)
+			time.Sleep(pause)
+			continue
+		}
+		pause = 0
+		d.slots <- struct{}{}
+		go func() {
+			defer func() { <-d.slots }()
+			d.welcome(c, fleet)
+		}()
+	}
+}
+
+// welcome shakes hands with one connection.
+func (d *door) welcome(raw net.Conn, fleet string) {
+	if !d.keep(raw) {
+		raw.Close()
+		return
+	}
+	c := tls.Server(raw, d.tls)
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	defer cancel()
+	err := c.HandshakeContext(ctx)
+	if err == nil {
+		switch c.ConnectionState().NegotiatedProtocol {
+		case raftProtocol(fleet):
+			who, _ := peerOf(c.ConnectionState())
+			if !d.voter(who.Node) {
+				err = fmt.Errorf("%s speaks raft here and is no voter", who)
+				break
+			}
+			if d.raft.put(&kept{c, d, raw}) {
+				return
+			}
+		case httpProtocol:
+			if d.http.put(c) {
+				return
+			}
+		default:
+			err = fmt.Errorf("it asks for no protocol; %s and %s are spoken", raftProtocol(fleet), httpProtocol)
+		}
+	}
+	d.drop(raw)
+	raw.Close()
+	if err != nil {
+		d.log.Warn("a connection to the ledger is refused", "from", raw.RemoteAddr(), "why", err)
+	}
+}
+
+// keep notes a connection, so that Close ends it.
+func (d *door) keep(c net.Conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.shut {
+		d.conns[c] = true
+	}
+	return !d.shut
+}
+
+func (d *door) drop(c net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.conns, c)
+}
+
+// Close ends the listener and every connection.
+func (d *door) Close() error {
+	d.mu.Lock()
+	d.shut = true
+	for c := range d.conns {
+		c.Close()
+	}
+	d.mu.Unlock()
+	d.raft.Close()
+	d.http.Close()
+	return d.Listener.Close()
+}
+
+// kept is a connection that the door forgets when it is closed.
+type kept struct {
+	net.Conn
+	door *door
+	raw  net.Conn
+}
+
+func (k *kept) Close() error {
+	k.door.drop(k.raw)
+	return k.Conn.Close()
+}
+
+// room is a listener whose connections come through the door.
+type room struct {
+	addr net.Addr
+	in   chan net.Conn
+	done chan struct{}
+	once sync.Once
+}
+
+func newRoom(a net.Addr) *room {
+	return &room{addr: a, in: make(chan net.Conn), done: make(chan struct{})}
+}
+
+func (r *room) put(c net.Conn) bool {
+	select {
+	case r.in <- c:
+		return true
+	case <-r.done:
+		return false
+	}
+}
+
+func (r *room) Accept() (net.Conn, error) {
+	select {
+	case c := <-r.in:
+		return c, nil
+	case <-r.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (r *room) Close() error {
+	r.once.Do(func() { close(r.done) })
+	return nil
+}
+
+func (r *room) Addr() net.Addr { return r.addr }
+
+// streams is the layer under raft's transport: connections between voters.
+type streams struct {
+	*room
+	fleet string
+	tls   TLS
+	dial  dialer
+	// node says who is to be found at an address; "" for an address of nobody known.
+	node func(address string) string
+}
+
+// dialer opens TCP connections; tests put a network with cuts in its place.
+type dialer func(ctx context.Context, address string) (net.Conn, error)
+
+func dialTCP(ctx context.Context, address string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+}
+
+// Dial connects to a voter.
+func (s *streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	raw, err := s.dial(ctx, string(address))
+	if err != nil {
+		return nil, err
+	}
+	c := tls.Client(raw, s.tls.client(s.fleet, s.node(string(address)), raftProtocol(s.fleet)))
+	if err := c.HandshakeContext(ctx); err != nil {
+		raw.Close()
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	return c, nil
+}

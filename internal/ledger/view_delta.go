@@ -1,0 +1,133 @@
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// report is one line of a watch stream. Whoever watches holds a view and makes
+// the next one of it: of 6,000 units an entry touches a few, and 300 sites watch.
+//
+// A report with Full begins anew. One with Delta fits only the view at From.
+// One with neither says that there is nothing new, once a second: silence then
+// means that the link is dead.
+type report struct {
+	Full   *decide.View       `json:"full,omitempty"`
+	From   steadycast.Fence   `json:"from,omitzero"`
+	Delta  *viewDelta         `json:"delta,omitempty"`
+	Events []steadycast.Event `json:"events,omitempty"`
+	// Leader is who leads, so that calls go there first.
+	Leader string `json:"leader,omitempty"`
+}
+
+// viewDelta is what changed from one view to the next: lists that people make
+// are whole, of long ones only the changed elements stand here.
+type viewDelta struct {
+	Fence    steadycast.Fence         `json:"fence"`
+	LT       decide.Time              `json:"lt"`
+	Units    []decide.UnitView        `json:"units,omitempty"`
+	Verdicts []steadycast.Verdict     `json:"verdicts,omitempty"`
+	Prefixes []decide.PrefixView      `json:"prefixes,omitempty"`
+	Orders   *[]decide.StandingOrder  `json:"orders,omitempty"`
+	Freezes  *[]decide.StandingFreeze `json:"freezes,omitempty"`
+}
+
+// difference is what makes was into is. ok is false when a new table makes that
+// more than it is worth.
+func difference(was, is *decide.View) (d viewDelta, ok bool) {
+	if was.Table.Revision != is.Table.Revision || was.Fence.Epoch != is.Fence.Epoch ||
+		len(was.Units) != len(is.Units) || len(was.Prefixes) != len(is.Prefixes) {
+		return d, false
+	}
+	d.Fence, d.LT = is.Fence, is.LT
+	for i := range is.Units {
+		if was.Units[i].Unit != is.Units[i].Unit {
+			return d, false
+		}
+		if was.Units[i] != is.Units[i] {
+			d.Units = append(d.Units, is.Units[i])
+		}
+	}
+	for i := range is.Prefixes {
+		if was.Prefixes[i].Prefix != is.Prefixes[i].Prefix {
+			return d, false
+		}
+		if was.Prefixes[i] != is.Prefixes[i] {
+			d.Prefixes = append(d.Prefixes, is.Prefixes[i])
+		}
+	}
+	known := 0
+	for _, v := range is.Verdicts {
+		i, found := verdictAt(was.Verdicts, v)
+		if found {
+			known++
+		}
+		if !found || was.Verdicts[i] != v {
+			d.Verdicts = append(d.Verdicts, v)
+		}
+	}
+	if known != len(was.Verdicts) {
+		return d, false
+	}
+	if !same(was.Orders, is.Orders) {
+		d.Orders = &is.Orders
+	}
+	if !same(was.Freezes, is.Freezes) {
+		d.Freezes = &is.Freezes
+	}
+	return d, true
+}
+
+// follow makes the next view of was, which it leaves as it is.
+func (d *viewDelta) follow(was *decide.View) (decide.View, error) {
+	is := *was
+	is.Fence, is.LT = d.Fence, d.LT
+	is.Units, is.Prefixes, is.Verdicts = slices.Clone(was.Units), slices.Clone(was.Prefixes), slices.Clone(was.Verdicts)
+	for _, u := range d.Units {
+		i, ok := slices.BinarySearchFunc(is.Units, u, func(a, b decide.UnitView) int { return a.Unit.Compare(b.Unit) })
+		if !ok {
+			return is, fmt.Errorf("a change of %s, which the view does not have", u.Unit)
+		}
+		is.Units[i] = u
+	}
+	for _, p := range d.Prefixes {
+		i := slices.IndexFunc(is.Prefixes, func(q decide.PrefixView) bool { return q.Prefix == p.Prefix })
+		if i < 0 {
+			return is, fmt.Errorf("a change of %s, which the view does not have", p.Prefix)
+		}
+		is.Prefixes[i] = p
+	}
+	for _, v := range d.Verdicts {
+		if i, ok := verdictAt(is.Verdicts, v); ok {
+			is.Verdicts[i] = v
+		} else {
+			is.Verdicts = slices.Insert(is.Verdicts, i, v)
+		}
+	}
+	if d.Orders != nil {
+		is.Orders = *d.Orders
+	}
+	if d.Freezes != nil {
+		is.Freezes = *d.Freezes
+	}
+	return is, nil
+}
+
+func verdictAt(list []steadycast.Verdict, v steadycast.Verdict) (int, bool) {
+	return slices.BinarySearchFunc(list, v, func(a, b steadycast.Verdict) int {
+		return cmp.Or(cmp.Compare(a.Site, b.Site), cmp.Compare(a.Service, b.Service))
+	})
+}
+
+// same compares values of the wire by what they say there.
+func same[T any](a, b T) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}

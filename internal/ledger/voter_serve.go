@@ -1,0 +1,321 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+const (
+	// serveTimeout bounds one call on the voter's side.
+	serveTimeout = 10 * time.Second
+	// maxCall bounds a call in bytes: a table is the largest.
+	maxCall = decide.MaxEntry
+	// watchersMost read at once; an agent has one stream.
+	watchersMost = 1024
+	// aliveEvery is how often a stream without news says so.
+	aliveEvery = time.Second
+	// onBehalfOf names who a call came from that another voter passes on.
+	onBehalfOf = "Steadycast-On-Behalf-Of"
+)
+
+// newServer is what agents, tools and other voters call.
+func (v *Voter) newServer() *http.Server {
+	mux := http.NewServeMux()
+	serve(v, mux, pathAsk, func(ctx context.Context, who Identity, c askCall) (any, error) {
+		if err := own(who, c.Request.Site); err != nil {
+			return nil, err
+		}
+		if err := ownVerdicts(who, c.Reported); err != nil {
+			return nil, err
+		}
+		return v.Ask(ctx, c.Request, c.Reported...)
+	})
+	serve(v, mux, pathReport, func(ctx context.Context, who Identity, c reportCall) (any, error) {
+		if err := ownVerdicts(who, c.Verdicts); err != nil {
+			return nil, err
+		}
+		return struct{}{}, v.Report(ctx, c.Verdicts)
+	})
+	serve(v, mux, pathGiveUp, func(ctx context.Context, who Identity, c giveUpCall) (any, error) {
+		if err := own(who, c.Site); err != nil {
+			return nil, err
+		}
+		return struct{}{}, v.GiveUp(ctx, c.Site, c.ID, c.Units)
+	})
+	serve(v, mux, pathOrder, func(ctx context.Context, _ Identity, c orderCall) (any, error) {
+		if c.Try {
+			return v.Try(ctx, c.Order)
+		}
+		return v.Order(ctx, c.Order)
+	})
+	serve(v, mux, pathDo, func(ctx context.Context, _ Identity, c doCall) (any, error) {
+		if c.Try {
+			return v.TryDo(ctx, c.Kind, c.Scope, c.Actor, c.Reason)
+		}
+		return v.Do(ctx, c.Kind, c.Scope, c.Actor, c.Reason)
+	})
+	serve(v, mux, pathTable, func(ctx context.Context, _ Identity, c tableCall) (any, error) {
+		return v.SetTable(ctx, c.Table, c.Actor, c.Reason)
+	})
+	serve(v, mux, pathBeat, func(_ context.Context, who Identity, c beatCall) (any, error) {
+		if err := own(who, c.Beat.Site); err != nil {
+			return nil, err
+		}
+		age, ok := v.age(c.Nonce)
+		if ok {
+			v.Heard(c.Beat, age)
+		}
+		return beatReply{v.nonce(), ok}, nil
+	})
+	serve(v, mux, pathState, func(context.Context, Identity, struct{}) (any, error) { return v.State(), nil })
+	mux.HandleFunc("POST "+pathWatch, v.serveWatch)
+	var only http.Protocols
+	only.SetHTTP2(true)
+	return &http.Server{
+		Handler: mux, Protocols: &only, TLSConfig: &tls.Config{NextProtos: []string{httpProtocol}},
+		ReadHeaderTimeout: handshakeTimeout, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10,
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 64, SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
+		ErrorLog: raftLogger(v.log).StandardLogger(nil),
+		ConnState: func(c net.Conn, s http.ConnState) {
+			if t, ok := c.(*tls.Conn); ok && s == http.StateClosed {
+				v.door.drop(t.NetConn())
+			}
+		},
+	}
+}
+
+func (v *Voter) serveHTTP() { _ = v.web.Serve(v.door.http) } // ends with Close
+
+// own: a node speaks for its own site only.
+func own(who Identity, site string) error {
+	if who.Site != site {
+		return Forbidden(fmt.Sprintf("%s speaks for site %s, not for %s", who, who.Site, site))
+	}
+	return nil
+}
+
+func ownVerdicts(who Identity, verdicts []steadycast.Verdict) error {
+	for _, x := range verdicts {
+		if err := own(who, x.Site); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve answers one path. A call that only the leader can answer is passed on
+// to it once, for a caller that does not reach it.
+func serve[In any](v *Voter, mux *http.ServeMux, path string, f func(context.Context, Identity, In) (any, error)) {
+	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), serveTimeout)
+		defer cancel()
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCall))
+		var in In
+		if err == nil {
+			err = decodeCall(body, &in)
+		}
+		if err != nil {
+			v.refuse(w, http.StatusBadRequest, answerError{Error: fmt.Sprintf("%s: %v", path, err), Kind: kindOther})
+			return
+		}
+		who, passed, err := v.caller(r)
+		var out any
+		if err == nil {
+			out, err = f(ctx, who, in)
+		}
+		if not, ok := errors.AsType[*NotLeader](err); ok && !passed && not.Leader.Node != "" {
+			out, err = v.pass(ctx, not.Leader, path, who, body)
+		}
+		if err != nil {
+			v.refuseFor(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out) // the caller is gone otherwise
+	})
+}
+
+// decodeCall reads exactly one JSON value without unknown fields.
+func decodeCall(b []byte, to any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return err
+	}
+	if d.More() {
+		return errors.New("something follows the value")
+	}
+	return nil
+}
+
+// caller is who calls, by certificate; a voter may pass on another's call.
+func (v *Voter) caller(r *http.Request) (who Identity, passed bool, err error) {
+	who, err = member(*r.TLS, v.opts.Fleet)
+	if err != nil {
+		return who, false, Forbidden(err.Error())
+	}
+	behalf := r.Header.Get(onBehalfOf)
+	if behalf == "" {
+		return who, false, nil
+	}
+	site, node, ok := strings.Cut(behalf, "/")
+	if !ok || !slices.ContainsFunc(v.servers(), func(s raft.Server) bool { return string(s.ID) == who.Node }) {
+		return who, true, Forbidden(fmt.Sprintf("%s is no voter and passes on a call of %s", who, behalf))
+	}
+	return Identity{v.opts.Fleet, site, node}, true, nil
+}
+
+// pass carries a call to the leader.
+func (v *Voter) pass(ctx context.Context, to Peer, path string, who Identity, body []byte) (any, error) {
+	var out json.RawMessage
+	err := v.link(to).call(ctx, path, http.Header{onBehalfOf: {who.Site + "/" + who.Node}}, json.RawMessage(body), &out)
+	return out, err
+}
+
+// link is the connection to another voter, made once.
+func (v *Voter) link(to Peer) *link {
+	v.linksMu.Lock()
+	defer v.linksMu.Unlock()
+	l := v.links[to.Address]
+	if l == nil || l.peer.Node != to.Node {
+		l = newLink(v.opts.Fleet, v.opts.TLS, to, v.opts.dial)
+		if v.links == nil {
+			v.links = map[string]*link{}
+		}
+		v.links[to.Address] = l
+	}
+	return l
+}
+
+func (v *Voter) refuseFor(w http.ResponseWriter, err error) {
+	status, a := http.StatusServiceUnavailable, answerError{Error: err.Error(), Kind: kindOther, Node: v.opts.Node}
+	if not, ok := errors.AsType[*NotLeader](err); ok {
+		status, a.Kind, a.Node, a.Leader = http.StatusMisdirectedRequest, kindNotLeader, not.Node, not.Leader
+	} else if _, ok := errors.AsType[Invalid](err); ok {
+		status, a.Kind = http.StatusUnprocessableEntity, kindInvalid
+	} else if _, ok := errors.AsType[Forbidden](err); ok {
+		status, a.Kind = http.StatusForbidden, kindForbidden
+		v.log.Warn("a call to the ledger is refused", "why", err)
+	} else if errors.Is(err, errUnsure) {
+		a.Kind = kindUnsure
+	}
+	v.refuse(w, status, a)
+}
+
+func (v *Voter) refuse(w http.ResponseWriter, status int, a answerError) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(a)
+}
+
+// nonce is this process's time for those who beat: who echoes it proves that the
+// beat was made later. It means something here only.
+func (v *Voter) nonce() string {
+	return v.salt + "." + strconv.FormatInt(v.clock.now().Milliseconds(), 10)
+}
+
+// age is how long ago a nonce was given out. A beat that echoes it is at most
+// that old; a nonce from the future is forged, and says nothing.
+func (v *Voter) age(nonce string) (time.Duration, bool) {
+	salt, ms, _ := strings.Cut(nonce, ".")
+	n, err := strconv.ParseInt(ms, 10, 64)
+	if age := v.clock.now() - time.Duration(n)*time.Millisecond; err == nil && salt == v.salt && n >= 0 && age >= 0 {
+		return age, true
+	}
+	return 0, false
+}
+
+// serveWatch streams the view from the caller's position on. It ends when this
+// voter cannot vouch for its state any more; the caller goes to another.
+func (v *Voter) serveWatch(w http.ResponseWriter, r *http.Request) {
+	var at steadycast.Fence
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4096))
+	if err == nil {
+		err = decodeCall(body, &at)
+	}
+	if err != nil {
+		v.refuse(w, http.StatusBadRequest, answerError{Error: err.Error(), Kind: kindOther})
+		return
+	}
+	if !v.current() {
+		v.refuseFor(w, v.notLeader())
+		return
+	}
+	wake, leave, ok := v.feed.join(watchersMost)
+	if !ok {
+		v.refuse(w, http.StatusServiceUnavailable, answerError{Error: fmt.Sprintf("%d watch already; try another voter", watchersMost), Kind: kindOther})
+		return
+	}
+	defer leave()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out := http.NewResponseController(w)
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+	for open := true; open; {
+		lines, newest := v.feed.since(at)
+		at = newest
+		if len(lines) == 0 {
+			leader, _ := v.leaderPeer()
+			lines = append(lines, line(report{Leader: leader.Node}))
+		}
+		_ = out.SetWriteDeadline(v.clock.in(handshakeTimeout))
+		for _, l := range lines {
+			if _, err := w.Write(l); err != nil {
+				return
+			}
+		}
+		if out.Flush() != nil {
+			return
+		}
+		select {
+		case _, open = <-wake:
+		case <-alive.C:
+			open = v.current()
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// State is what this voter says of itself.
+func (v *Voter) State() State {
+	s := State{
+		Fleet: v.opts.Fleet, Node: v.opts.Node, Role: strings.ToLower(v.raft.State().String()), Term: v.raft.CurrentTerm(),
+		LastIndex: v.raft.LastIndex(), Commit: v.raft.CommitIndex(), Applied: v.raft.AppliedIndex(), Rules: decide.RulesLevel,
+	}
+	s.Leader, _ = v.leaderPeer()
+	s.Fence, s.Hash = v.Hash()
+	s.Members = v.Members()
+	s.Free, _ = free(v.opts.Dir)
+	s.Empty = s.Term == 0 && s.LastIndex == 0 && len(s.Members) == 0
+	return s
+}
+
+// Members are the voters as the log has them.
+func (v *Voter) Members() []Member {
+	var ms []Member
+	for _, s := range v.servers() {
+		m := Member{Peer{Node: string(s.ID), Address: string(s.Address)}, s.Suffrage == raft.Voter}
+		if p, ok := v.opts.peer(m.Node); ok {
+			m.Domain = p.Domain
+		}
+		ms = append(ms, m)
+	}
+	return ms
+}

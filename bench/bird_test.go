@@ -23,7 +23,7 @@ type bird struct {
 // newBird starts the router at its end of a cable. It awaits the edge.
 func newBird(b testing.TB, c cable, quiet bool) *bird {
 	b.Helper()
-	dir := b.TempDir()
+	dir := running.folder(b, "")
 	debug := "debug { routes };"
 	if quiet {
 		debug = ""

@@ -26,7 +26,7 @@ neighbor %[6]s {
   api { processes [ health ]; }
 }
 `, t.address, p.interval.Seconds(), p.fast.Seconds(), p.fall, prefix, routerAddress, edgeAddress, edgeASN, routerASN)
-	file := filepath.Join(b.TempDir(), "exabgp.conf")
+	file := filepath.Join(running.folder(b, ""), "exabgp.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o644); err != nil {
 		b.Fatal(err)
 	}

@@ -55,11 +55,7 @@ func newNode(b testing.TB, ns, state string, router netip.AddrPort, own netip.Ad
 	if err != nil {
 		b.Fatalf("building the product: %v", err)
 	}
-	dir, err := os.MkdirTemp(state, "steadycast-bench-")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { os.RemoveAll(dir) })
+	dir := running.folder(b, state)
 	conf := fmt.Sprintf(`site: edge
 bgp:
   asn: %d

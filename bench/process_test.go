@@ -171,8 +171,8 @@ func command(argv ...string) error {
 	return nil
 }
 
-// running is every program and namespace there is, so that an interrupt can
-// end them too.
+// running is every program, namespace and folder there is, so that an
+// interrupt can end them too.
 var running = registry{programs: map[*process]bool{}, rooms: map[string]bool{}}
 
 type registry struct {
@@ -180,6 +180,22 @@ type registry struct {
 	over     bool
 	programs map[*process]bool
 	rooms    map[string]bool
+	folders  []string
+}
+
+// folder makes one under parent ("" is where temporary files are), for as long
+// as the benchmark runs. All programs of it must be started later, and so end first.
+func (r *registry) folder(b testing.TB, parent string) string {
+	b.Helper()
+	dir, err := os.MkdirTemp(parent, "steadycast-bench-")
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.folders = append(r.folders, dir)
+	b.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 var errInterrupted = errors.New("interrupted")
@@ -214,7 +230,8 @@ func (r *registry) said() string {
 	return b.String()
 }
 
-// end kills every program and removes every namespace; nothing starts after it.
+// end kills every program and removes every namespace and folder; nothing starts
+// after it.
 func (r *registry) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,5 +241,8 @@ func (r *registry) end() {
 	}
 	for name := range r.rooms {
 		removeRoom(name)
+	}
+	for _, dir := range r.folders {
+		_ = os.RemoveAll(dir)
 	}
 }

@@ -213,10 +213,12 @@ func (s *Site) resume(now Now, u *unit) {
 	case cold && now < s.o.Jitter:
 		u.reason = "counted in, resumes after this start's jitter of " + seconds(s.o.Jitter)
 	default:
+		why := "resumed: the ledger counts it in and the local rounds pass"
 		if cold {
 			u.warm = now + warmFor
+			why += "; depreferred for its first minute, since it was off for long, or nobody knows how long"
 		}
-		s.putIn(u, "resumed: the ledger counts it in and the local rounds pass")
+		s.putIn(u, why)
 	}
 }
 

@@ -79,6 +79,7 @@ type Agent struct {
 	actual steadycast.Actual
 	lost   string // why the speaker cannot be reached
 	reload string // why the newest reload failed
+	half   string // why the speaker has older settings than this process
 	dirty  bool   // something is worth showing before the next beat
 	alarms alarms
 
@@ -373,6 +374,9 @@ func (a *Agent) hear() {
 	}
 	before := a.actual
 	a.lost, a.actual = "", *x
+	if before.Started != x.Started {
+		a.half = "" // it read the file when it started
+	}
 	for _, name := range a.touched(before.VIPs, x.VIPs) {
 		a.probes.Hurry(name)
 	}

@@ -205,6 +205,23 @@ func TestReloadOfANode(t *testing.T) {
 	n.routes("one prefix", func(t sink.Table) bool { _, in := t[home][prefix]; return len(t[home]) == 1 && in })
 	n.settled()
 
+	// The speaker is away: the agent has the new settings, and says that the
+	// speaker has not, until it has started on the same file.
+	n.signal("speaker", syscall.SIGSTOP)
+	n.write(map[string]string{"fall: 2": "fall: 3", "next_hop4: 192.0.2.1": "next_hop4: 192.0.2.1\n      med: 60"})
+	failed := make(chan error, 1)
+	go func() {
+		var got api.Reload
+		failed <- n.api.Post(t.Context(), "reload", api.ReloadRequest{}, &got)
+	}()
+	n.kill("speaker")
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "the speaker has not") {
+		t.Errorf("half a reload: %v", err)
+	}
+	n.start("speaker")
+	n.routes("the new MED", func(t sink.Table) bool { m := t[home][prefix].MED; return m != nil && *m == 60 })
+	n.settled()
+
 	// Another check is carried out at once.
 	n.write(map[string]string{n.web.addr: "127.0.0.1:1"})
 	n.reload(false)

@@ -68,14 +68,16 @@ func (d *daemon) reload(ctx context.Context, who string, dryRun bool) (api.Reloa
 		d.agent.reloadFailed(err.Error())
 		return out, err
 	}
-	if _, err := d.agent.spk.Reload(ctx); err != nil {
-		d.agent.reloadFailed("speaker: " + err.Error())
-		return out, fmt.Errorf("the agent has the new configuration; the speaker has not: %w", err)
-	}
-	d.cfg, out.Applied = next, true
+	d.cfg = next
 	if err := d.agent.reloadWorked(ctx); err != nil {
 		return out, err
 	}
+	if _, err := d.agent.spk.Reload(ctx); err != nil {
+		err = fmt.Errorf("the agent has the new configuration; the speaker has not: %w", err)
+		d.agent.reloadedHalf(err.Error())
+		return out, err
+	}
+	out.Applied = true
 	d.agent.say(steadycast.Event{Kind: steadycast.EventConfig, Actor: who, Reason: fmt.Sprintf("%d changes loaded from %s", len(out.Changes), next.File)})
 	return out, nil
 }

@@ -158,6 +158,9 @@ func (a *Agent) standing(x decide.Explanation) []api.Alarm {
 	if why := a.refusal.Load(); why != nil {
 		add(*why, "steadycast peers")
 	}
+	if a.half != "" {
+		add(a.half, "steadycast reload")
+	}
 	if a.reload != "" {
 		add("the newest reload was refused, the old configuration goes on: "+a.reload, "steadycast check FILE")
 	}
@@ -194,9 +197,15 @@ func (a *Agent) reloadFailed(text string) {
 	a.post(func() { a.reload = text })
 }
 
-// reloadWorked ends what reloadFailed began.
+// reloadedHalf is shown until a reload succeeds or the speaker starts anew.
+func (a *Agent) reloadedHalf(text string) {
+	a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: text})
+	a.post(func() { a.half = text })
+}
+
+// reloadWorked ends what reloadFailed and reloadedHalf began.
 func (a *Agent) reloadWorked(ctx context.Context) error {
-	return a.do(ctx, func() { a.reload = "" })
+	return a.do(ctx, func() { a.reload, a.half = "", "" })
 }
 
 // beatNow tells the ledger what is so, at once.

@@ -43,7 +43,8 @@ type Supervision struct {
 
 // A child that ends is started again after a pause that doubles from firstPause
 // to lastPause, and is firstPause again once it has run for steady. ExitConfig
-// is the exit code that no further start can help: bad settings.
+// is the exit code of bad settings: at a child's first start no further one can
+// help; later the file was changed under a running node, which a person can mend.
 const (
 	firstPause = 200 * time.Millisecond
 	lastPause  = 30 * time.Second
@@ -60,7 +61,7 @@ type ExitError struct {
 func (e *ExitError) Error() string { return e.Text }
 
 // Supervise runs the children until p is asked to stop, or one of them finds
-// its settings wrong. SIGHUP and SIGUSR1 reach every child; so does a second
+// its settings wrong at its first start. SIGHUP and SIGUSR1 reach every child; so does a second
 // SIGTERM. A child that crashes is started again and disturbs no other. When it
 // returns no child is left, and the kernel sees to that if this process is killed.
 func Supervise(ctx context.Context, p *Process, s Supervision) error {
@@ -154,6 +155,7 @@ func (w *ward) run(hopeless chan<- *ExitError) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	log := w.s.Logger.With("child", w.Name)
+	first := true
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		began := time.Now()
 		err := w.once(log)
@@ -164,11 +166,12 @@ func (w *ward) run(hopeless chan<- *ExitError) {
 		default:
 		}
 		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() == ExitConfig {
+		if errors.As(err, &exit) && exit.ExitCode() == ExitConfig && first {
 			hopeless <- &ExitError{ExitConfig, fmt.Sprintf("%s refused its settings (exit code %d); see its log", w.Name, ExitConfig)}
 			<-w.stopping
 			return
 		}
+		first = false
 		if time.Since(began) >= steady {
 			pause = firstPause
 		}

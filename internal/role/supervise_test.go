@@ -179,6 +179,37 @@ func TestSuperviseGivesUpOnBadSettings(t *testing.T) {
 	}
 }
 
+// TestSuperviseOutlivesAFileBrokenLater: settings that became wrong while the
+// node ran keep a crashed agent out, and take nobody else with it. It is back
+// once they are mended.
+func TestSuperviseOutlivesAFileBrokenLater(t *testing.T) {
+	s := supervise(t, nil)
+	speaker := s.until("speaker start", 1)
+	agent := s.until("agent start", 1)
+	mode := filepath.Join(s.dir, "agent.mode")
+	if err := os.WriteFile(mode, []byte("2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.kill(agent, syscall.SIGKILL)
+	s.until("agent start", 3)
+	if !running(speaker) {
+		t.Fatalf("the speaker was stopped for the agent's settings\n%s", s.log)
+	}
+	if err := os.Remove(mode); err != nil {
+		t.Fatal(err)
+	}
+	back := func(e string) bool { return strings.HasPrefix(e, "agent hangup") }
+	for deadline := time.Now().Add(10 * time.Second); !slices.ContainsFunc(s.events(), back); {
+		if time.Now().After(deadline) {
+			t.Fatalf("the agent is not back\n%s", s.log)
+		}
+		s.kill(s.cmd.Process.Pid, syscall.SIGHUP) // whoever lives says that it came
+		<-time.After(20 * time.Millisecond)
+	}
+	s.kill(s.cmd.Process.Pid, syscall.SIGTERM)
+	s.ended(0)
+}
+
 func TestSuperviseLeavesNoOrphan(t *testing.T) {
 	s := supervise(t, nil)
 	s.until("agent start", 1)

@@ -65,6 +65,16 @@ func (t *sentTable) put(p netip.Prefix, r sentRow) {
 	t.waiting = append(t.waiting, waitingRow{row, r.end})
 }
 
+// holds returns those of prefixes that are announced, in their order.
+func (t *sentTable) holds(prefixes []netip.Prefix) (out []netip.Prefix) {
+	for _, p := range prefixes {
+		if r, ok := t.rows[p]; ok && r.announced {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // acknowledge marks every row whose octets end at or before acked. It reports
 // whether any did.
 func (t *sentTable) acknowledge(acked uint64, at time.Time) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -53,7 +54,8 @@ type session struct {
 	upOut     bool         // owned by readGoBGP
 
 	routerWrite sync.Mutex
-	torn        bool // a write to the router ended in the middle of a message
+	ahead       map[netip.Prefix]struct{} // withdrawn before GoBGP says so; under routerWrite
+	torn        bool                      // a write to the router ended in the middle of a message
 	written     atomic.Uint64
 	writing     atomic.Bool
 	wake        chan struct{} // something was written; capacity 1
@@ -72,6 +74,7 @@ func (n *neighbor) speak(ctx context.Context, router *net.TCPConn) (up time.Dura
 		in:         inbound{asn: n.cfg.ASN, localASN: n.asn, id: n.settings.RouterID, families: n.cfg.Families},
 		out:        outbound{overLoopback: n.cfg.Address.IsLoopback()},
 		gobgpReady: make(chan struct{}),
+		ahead:      map[netip.Prefix]struct{}{},
 		wake:       make(chan struct{}, 1),
 		ended:      make(chan struct{}),
 	}
@@ -241,7 +244,7 @@ type batch struct {
 
 type sentUpdate struct {
 	*update
-	end int
+	size, end int // its octets, and where they end in the batch
 }
 
 // take adds m to b if it may leave.
@@ -258,11 +261,11 @@ func (s *session) take(b *batch, m []byte) {
 		s.farewell = codeName(m[headerLen], m[headerLen+1])
 	}
 	if u != nil {
-		b.updates = append(b.updates, sentUpdate{u, len(b.octets)})
+		b.updates = append(b.updates, sentUpdate{u, len(m), len(b.octets)})
 	}
 }
 
-// write sends b to the router and records what was in it.
+// write sends b to the router.
 func (s *session) write(b *batch) error {
 	s.routerWrite.Lock()
 	defer s.routerWrite.Unlock()
@@ -271,6 +274,15 @@ func (s *session) write(b *batch) error {
 		return net.ErrClosed
 	default:
 	}
+	s.leaveOut(b)
+	if len(b.octets) == 0 {
+		return nil
+	}
+	return s.send(b)
+}
+
+// send writes b and records what was in it. The caller holds routerWrite.
+func (s *session) send(b *batch) error {
 	s.writing.Store(true)
 	s.look()
 	n, err := s.router.Write(b.octets)

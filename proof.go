@@ -62,6 +62,14 @@ const (
 // Up reports whether routes can be sent and believed.
 func (p Peer) Up() bool { return p.State == PeerEstablished }
 
+// Restarted reports whether a comes from another start of the speaker than the
+// earlier was. A speaker whose count of starts was lost, or could not be written,
+// is known by its numbers: those of a running one never go back.
+func (a *Actual) Restarted(was *Actual) bool {
+	return was.Started != 0 && (a.Started != was.Started ||
+		a.Incarnation < was.Incarnation || a.Incarnation == was.Incarnation && a.Version < was.Version)
+}
+
 // Sent is the last thing that left on the wire to one peer about one prefix.
 type Sent struct {
 	Peer   string       `json:"peer"`

@@ -27,7 +27,7 @@ type peerWatch struct {
 // prove takes what the speaker did. A speaker that was lost or started anew is
 // given the whole set again.
 func (s *Site) prove(now Now, a steadycast.Actual) {
-	anew := s.proved && a.Started != s.actual.Started
+	anew := s.proved && a.Restarted(&s.actual)
 	s.actual, s.proved = a, true
 	s.compare(now)
 	if s.speakerGone != "" {

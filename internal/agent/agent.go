@@ -374,7 +374,7 @@ func (a *Agent) hear() {
 	}
 	before := a.actual
 	a.lost, a.actual = "", *x
-	if before.Started != x.Started {
+	if x.Restarted(&before) {
 		a.half = "" // it read the file when it started
 	}
 	for _, name := range a.touched(before.VIPs, x.VIPs) {

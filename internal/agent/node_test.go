@@ -159,7 +159,7 @@ metrics: {listen: "off"}
 		}
 		text = strings.Replace(text, old, repl, 1)
 	}
-	if err := os.WriteFile(n.file(), []byte(text), 0o600); err != nil {
+	if err := role.WriteFile(n.file(), []byte(text), 0o600); err != nil { // never half of it
 		n.Fatal(err)
 	}
 }

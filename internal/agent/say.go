@@ -70,7 +70,7 @@ func (a *Agent) told(before, after steadycast.Actual) {
 	for _, p := range before.Peers {
 		old[p.Name] = p
 	}
-	anew := before.Started != 0 && before.Started != after.Started
+	anew := after.Restarted(&before)
 	for _, p := range after.Peers {
 		o, known := old[p.Name]
 		if anew && p.LastError == "" {

@@ -37,7 +37,8 @@ func openClock(path string) clock {
 		k.kept, err = time.Parse(time.RFC3339, strings.TrimSpace(string(data)))
 	}
 	if err != nil {
-		k.fault = fmt.Sprintf("the clock's floor cannot be read: %v", err)
+		// It is written anew in an hour, when somebody may have seen the alarm.
+		k.fault, k.kept = fmt.Sprintf("the clock's floor cannot be read: %v", err), time.Now()
 		return k
 	}
 	k.floor = k.kept

@@ -1,0 +1,228 @@
+package sim
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/ledger"
+)
+
+// deskBound is how many calls may wait; more are dropped, and sent again.
+const deskBound = 64
+
+// givenUpAfter is how long an entry may be on its way before the next is tried.
+const givenUpAfter = 5 * time.Second
+
+// desk is the leader's part of a voter: calls come in, entries go to the log one
+// at a time, answers go out when they were applied.
+type desk struct {
+	v      *voter
+	p      *ledger.Proposer
+	queue  []call
+	flying *flight
+}
+
+// call is one of a site's calls, or a person's.
+type call struct {
+	from   *place // nil for a person
+	deaths int
+	ask    *steadycast.Request
+	report []steadycast.Verdict
+	give   *decide.GiveUpEntry
+	// entry makes any other entry.
+	entry func(p *ledger.Proposer, now time.Duration) decide.Entry
+}
+
+// flight is an entry on its way, with those who wait for its answers.
+type flight struct {
+	id    uint64
+	since time.Duration
+	asks  []call
+}
+
+// parcel is an entry as it lies in the log, with what only the judge and some
+// mutations look at.
+type parcel struct {
+	id    uint64
+	made  time.Duration // when it was proposed, in real time
+	delta time.Duration // since its proposer had applied an entry
+	entry decide.Entry
+}
+
+const parcelHead = 24
+
+func pack(p parcel) ([]byte, error) {
+	b, err := p.entry.Encode()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, parcelHead, parcelHead+len(b))
+	binary.BigEndian.PutUint64(out, p.id)
+	binary.BigEndian.PutUint64(out[8:], uint64(p.made))
+	binary.BigEndian.PutUint64(out[16:], uint64(p.delta))
+	return append(out, b...), nil
+}
+
+func unpack(b []byte) (parcel, error) {
+	if len(b) < parcelHead {
+		return parcel{}, errors.New("no parcel")
+	}
+	p := parcel{
+		id: binary.BigEndian.Uint64(b), made: time.Duration(binary.BigEndian.Uint64(b[8:])),
+		delta: time.Duration(binary.BigEndian.Uint64(b[16:])),
+	}
+	var err error
+	p.entry, err = decide.DecodeEntry(b[parcelHead:])
+	return p, err
+}
+
+func newDesk(v *voter) *desk {
+	d := &desk{v: v, p: ledger.NewProposer(v.fleet, "voter", v.now())}
+	for i := range v.beats {
+		if b := &v.beats[i]; b.ok {
+			d.p.Hear(b.from, b.beat)
+		}
+	}
+	d.looking()
+	return d
+}
+
+// looking makes the desk look once a second at what time asks for.
+func (d *desk) looking() {
+	d.v.w.in(time.Second, func() {
+		if d.v.up && d.v.desk == d {
+			d.v.on(func() {})
+			d.looking()
+		}
+	})
+}
+
+func (d *desk) take(c call) {
+	if len(d.queue) < deskBound {
+		d.queue = append(d.queue, c)
+	}
+}
+
+// pump proposes what there is to propose, until an entry is on its way.
+func (d *desk) pump() {
+	w, now := d.v.w, d.v.now()
+	if d.flying != nil && w.now-d.flying.since < givenUpAfter {
+		return
+	}
+	d.flying = nil
+	d.bendBeats()
+	for d.flying == nil && len(d.queue) > 0 {
+		first := d.queue[0]
+		switch {
+		case first.ask != nil:
+			d.asks(now)
+		case first.give != nil:
+			e := d.p.Entry(now, decide.KindVoid)
+			e.Give = first.give
+			d.single(e)
+		case first.report != nil:
+			d.queue = d.queue[1:]
+			if e, ok := d.p.Report(now, first.report); ok {
+				d.submit(e, nil)
+			}
+		default:
+			d.single(first.entry(d.p, now))
+		}
+	}
+	if d.flying != nil {
+		return
+	}
+	if d.v.fleet.Fence().Epoch == 0 {
+		e := d.p.Entry(now, decide.KindGenesis)
+		t := w.bendTable(w.table)
+		e.Table, e.Reason = &t, "the first policy"
+		d.submit(e, nil)
+		return
+	}
+	if e, ok := d.bendDuties(now); ok {
+		d.submit(e, nil)
+	} else if e, ok := d.p.Duties(now); ok {
+		d.submit(e, nil)
+	}
+}
+
+// asks judges all requests that wait, together.
+func (d *desk) asks(now time.Duration) {
+	var calls []call
+	var requests []steadycast.Request
+	var reported []steadycast.Verdict
+	for len(d.queue) > 0 && d.queue[0].ask != nil {
+		c := d.queue[0]
+		d.queue = d.queue[1:]
+		if r := d.bendRequest(*c.ask); !d.refusedByMutation(c, r) {
+			calls, requests, reported = append(calls, c), append(requests, r), append(reported, c.report...)
+		}
+	}
+	if len(requests) == 0 {
+		return
+	}
+	e, write, answers, err := d.p.Propose(now, requests, reported)
+	must(err)
+	if write {
+		d.submit(e, calls)
+	}
+	if d.v.w.is(answerFromRead) && write {
+		if r, err := d.v.fleet.Try(e); err == nil {
+			answers = append(answers, r.Answers...)
+		}
+	}
+	d.answer(calls, answers)
+}
+
+// single proposes an entry of its own, unless it would be refused or mean nothing.
+func (d *desk) single(e decide.Entry) {
+	d.queue = d.queue[1:]
+	if r, err := d.v.fleet.Try(e); err != nil || r.Refused != nil || r.Invalid != "" && e.Actor != nonsense {
+		return
+	}
+	d.submit(e, nil)
+}
+
+func (d *desk) submit(e decide.Entry, asks []call) {
+	w := d.v.w
+	p := parcel{id: w.agenda.seq, made: w.now, delta: d.v.now() - d.v.appliedA, entry: e}
+	w.agenda.seq++
+	d.bendEntry(&p)
+	b, err := pack(p)
+	must(err)
+	if d.v.node.Propose(b) != nil {
+		return // it leads no longer
+	}
+	d.flying = &flight{id: p.id, since: w.now, asks: asks}
+}
+
+// applied gives the answers of an entry to those who wait.
+func (d *desk) applied(p parcel, r decide.Reply) {
+	d.p.Applied(d.v.now(), r.Answers)
+	if d.flying != nil && d.flying.id == p.id {
+		asks := d.flying.asks
+		d.flying = nil
+		d.answer(asks, r.Answers)
+	}
+}
+
+// answer sends each answer to whoever asked.
+func (d *desk) answer(calls []call, answers []decide.Answer) {
+	for _, c := range calls {
+		for _, ans := range answers {
+			if ans.Site == c.ask.Site && ans.ID == c.ask.ID {
+				p, deaths := c.from, c.deaths
+				ans = d.bendAnswer(ans)
+				d.v.w.send(d.v.place, p.i, func() {
+					if p.agent != nil && p.deaths == deaths {
+						p.agent.client.answered(ans)
+					}
+				})
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,27 @@
+// Package sim attacks the protocol. It runs the machines that decide
+// ([decide.Site], [decide.Fleet]) and the proposer that feeds the ledger, all as
+// they are in production, over real raft nodes, under a clock that does not
+// exist and a network that does whatever is worst.
+//
+//	agenda.go    one heap of events; popping it is the only thing that makes time pass
+//	world.go     one schedule, from its seed to its end
+//	policy.go    the table that a schedule is decided by: all guards, or one at a time
+//	plan.go      the faults of a schedule, drawn before it begins; fault.go does them
+//	net.go       links: delay, loss, late duplicates, one-way cuts
+//	voter.go     a replica of the ledger on a raft node; desk.go the one that leads
+//	place.go     a site as its vantages see it: service, prober, speaker, power
+//	agent.go     the shell around decide.Site; client.go its way to the ledger
+//	judge.go     the invariants, checked after everything that could break one
+//	mutation.go  the rules that were considered and rejected, each of which must break one
+//
+// One schedule is one goroutine and no locks. Nothing in it is random but the
+// seed: the same seed gives the same events, bit by bit, on every machine.
+//
+// A fault is data. When an invariant breaks, faults are left out one after the
+// other as long as it still breaks, and what is printed is the seed and the few
+// that matter.
+//
+// What it does not show: loads and capacity (the proposer states none), DNS
+// answers, several nodes of one site, what hashicorp/raft does otherwise than
+// raft as such, and anything below the machines (probes, sockets, BGP, disks).
+package sim

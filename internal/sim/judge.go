@@ -1,0 +1,399 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// invariant is a statement that no schedule may break.
+type invariant struct{ name, text string }
+
+// The invariants, by their place in the list.
+const (
+	iFloor = iota
+	iHealthyFloor
+	iFleetBudget
+	iSiteBudget
+	iOneGrant
+	iReplicas
+	iEvidence
+	iAlone
+	iTime
+	iReturn
+	iLeave
+	iCounted
+	iFence
+	iTable
+	iBlackout
+	iLock
+	iDeath
+	iForced
+	iNonsense
+	iRestart
+	iAttributes
+	iBreaker
+	iCooldown
+	nInvariants
+)
+
+var invariants = [nInvariants]invariant{
+	iFloor:        {"I1", "a permitted withdrawal leaves the floor announcing, but for sites lost against their will just now; no more sites than that are ever out on purpose"},
+	iHealthyFloor: {"I1h", "and the healthy floor healthy"},
+	iFleetBudget:  {"I2", "no more automatic withdrawals than the fleet's budget in any window less permit_ttl and drift"},
+	iSiteBudget:   {"I2s", "nor than a site's"},
+	iOneGrant:     {"I3", "each automatic withdrawal has one committed grant of its own id and incarnation, used once and within permit_ttl of first asking"},
+	iReplicas:     {"I4", "replicas agree on answers and state at every index, also after a snapshot"},
+	iEvidence:     {"I5", "with fewer liars than a quorum, none leaves unless an honest vantage among its evidence saw it fail within the evidence's age"},
+	iAlone:        {"I6", "without a ledger or an order no route leaves; every route that changes has somebody who decided so"},
+	iTime:         {"I7", "ledger time never passes faster than real time"},
+	iReturn:       {"I8", "after the faults every healthy site that nobody holds back announces, as attractive as ever"},
+	iLeave:        {"I9", "a hard failure with a leader and open guards is withdrawn or depreferred within 10 s"},
+	iCounted:      {"I10", "what the ledger counts in announces, or was lost against its will"},
+	iFence:        {"I11", "positions in the ledger only grow, and no set rests on a lower one than the set before"},
+	iTable:        {"I12", "no set mixes two revisions of the table, or goes back to an older"},
+	iBlackout:     {"I13", "without observations nothing is withdrawn"},
+	iLock:         {"I14", "after lock_cycles cycles automation leaves the unit alone until a person unlocks it"},
+	iDeath:        {"I16", "the death of an agent or a voter changes no route"},
+	iForced:       {"I17", "an order in force has an actor and a reason"},
+	iNonsense:     {"I18", "entries without meaning change nothing and stop no replica"},
+	iRestart:      {"I20", "what restarts announces only what its phase allows, after three passing local rounds"},
+	iAttributes:   {"I21", "a change of attributes is not a withdrawal"},
+	iBreaker:      {"breaker", "of sites that fell into trouble together no more leave than the breaker's limit"},
+	iCooldown:     {"cooldown", "no automatic withdrawal follows an automatic return within the cooldown"},
+}
+
+// Invariants lists the name and the statement of each.
+func Invariants() [][2]string {
+	var all [][2]string
+	for _, i := range invariants {
+		all = append(all, [2]string{i.name, i.text})
+	}
+	return all
+}
+
+type grantKey struct {
+	unit steadycast.Unit
+	id   steadycast.RequestID
+}
+
+// grant is a permit as it was committed.
+type grant struct {
+	action steadycast.Action
+	lt     decide.Time
+	used   bool
+}
+
+// history is what the judge knows of one unit.
+type history struct {
+	onPurpose bool          // out, and not against its will
+	forced    bool          // by an order with force
+	lost      bool          // against its will, since lostAt
+	lostAt    time.Duration // when it was announced last before that
+	offAt     time.Duration
+	executed  []time.Duration // automatic withdrawals
+	left      bool            // automation took it out
+	back      bool            // and it was proven in again
+	cycles    []decide.Time
+	locked    bool
+	returned  decide.Time // ledger time of its last automatic return that starts a cooldown; 0 for none
+	moved     time.Duration
+}
+
+// asking is a request as it was sent first.
+type asking struct {
+	at       time.Duration
+	evidence []steadycast.Observation
+}
+
+// judge watches from outside: it knows the truth, which no machine does. It
+// holds everybody to the table as people wrote it.
+type judge struct {
+	w         *world
+	tallies   [nInvariants]Tally
+	violation *Violation
+	happened  map[string]uint64
+
+	index    uint64 // the newest that any replica applied
+	view     decide.View
+	replies  map[uint64]uint64 // hash of what applying each index gave
+	states   map[uint64]string
+	slack    time.Duration // least of ledger time less real time so far
+	begun    bool
+	grants   map[grantKey]*grant
+	asks     map[grantKey]asking
+	sawFail  [][]time.Duration // [vantage][subject]: when an honest one saw it fail last
+	units    [][]history       // [place][prefix]
+	spent    []execution
+	heard    []time.Duration // the newest answer or view of each place
+	thawed   time.Duration
+	blackout time.Duration // since when there is no observation
+	failed   *place        // made to fail at the end
+}
+
+// execution is one automatic withdrawal.
+type execution struct {
+	at     time.Duration
+	place  *place
+	prefix int
+	id     steadycast.RequestID
+	onset  time.Duration
+}
+
+const never = -time.Hour
+
+func newJudge(w *world) *judge {
+	n := len(w.table.Sites)
+	j := &judge{
+		w: w, happened: map[string]uint64{}, replies: map[uint64]uint64{}, states: map[uint64]string{}, grants: map[grantKey]*grant{},
+		asks: map[grantKey]asking{}, sawFail: make([][]time.Duration, n), units: make([][]history, n),
+		heard: make([]time.Duration, n), thawed: never, blackout: never,
+	}
+	for i := range n {
+		j.sawFail[i] = make([]time.Duration, n)
+		for k := range j.sawFail[i] {
+			j.sawFail[i][k] = never
+		}
+		j.units[i] = make([]history, len(w.prefixes))
+		for k := range j.units[i] {
+			j.units[i][k].lostAt, j.units[i][k].offAt = never, never
+		}
+	}
+	return j
+}
+
+func (j *judge) happen(what string) { j.happened[what]++ }
+
+// holds checks one statement; the first that does not hold ends the schedule.
+func (j *judge) holds(inv int, ok bool, format string, args ...any) bool {
+	t := &j.tallies[inv]
+	t.Checked++
+	if ok || j.violation != nil {
+		return ok
+	}
+	t.Violated++
+	j.violation = &Violation{Seed: j.w.seed, Invariant: invariants[inv].name, At: j.w.now, Text: fmt.Sprintf(format, args...)}
+	j.w.say("VIOLATED %s (%s): %s", invariants[inv].name, invariants[inv].text, j.violation.Text)
+	return ok
+}
+
+func (j *judge) unit(p *place, prefix int) *history { return &j.units[p.i][prefix] }
+
+// evidenceAge bounds how long before a withdrawal its failure was seen: the
+// window of an observation, the right to act, and the way there.
+func (j *judge) evidenceAge() time.Duration {
+	return 3*j.w.table.Services[0].Health.Interval + time.Second + j.w.table.Guards.PermitTTL + 3*time.Second
+}
+
+// justLost is how long after its loss a site may still be believed to announce.
+func (j *judge) justLost() time.Duration { return j.w.table.Guards.PermitTTL + 7*time.Second }
+
+// drift is what two clocks can disagree by within a span.
+func drift(d time.Duration) time.Duration { return d * 2 * maxDrift / 1_000_000 }
+
+func (j *judge) sawFailing(v, subject *place) { j.sawFail[v.i][subject.i] = j.w.now }
+
+// asked notes a request when it is sent first.
+func (j *judge) asked(a *agent, r steadycast.Request) {
+	for _, p := range r.Prefixes {
+		k := grantKey{steadycast.Unit{Site: r.Site, Prefix: p}, r.ID}
+		if _, again := j.asks[k]; !again {
+			j.asks[k] = asking{j.w.now, r.Evidence}
+			j.happen("asked to " + r.Action.String())
+		}
+	}
+}
+
+func (j *judge) answered(a *agent, ans decide.Answer) { j.heard[a.p.i] = j.w.now }
+
+// decided judges a set that a site's machine wants: who took away what it lacks.
+func (j *judge) decided(a *agent, set steadycast.RouteSet, causes []cause) {
+	w := j.w
+	if a.given {
+		j.holds(iFence, set.Fence.Compare(a.wanted.Fence) >= 0, "%s: a set rests on %v after one on %v", a.p.name, set.Fence, a.wanted.Fence)
+	}
+	j.oneTable(a, set)
+	for i, prefix := range w.prefixes {
+		_, was := a.wanted.Find(prefix)
+		if !a.given {
+			was = a.p.speaker.out[i]
+		}
+		if _, is := set.Find(prefix); is || !was {
+			continue
+		}
+		c := cause{prefix: i}
+		for _, x := range causes {
+			if x.prefix == i {
+				c = x
+			}
+		}
+		if !a.given {
+			j.holds(iDeath, c.kind != byNobody, "%s: a new agent's first set lacks %s, which was announced, and nobody decided so", a.p.name, prefix)
+		}
+		j.holds(iAlone, c.kind != byNobody, "%s: %s leaves and nobody decided so", a.p.name, prefix)
+		if c.kind == byPermit {
+			j.executed(a, i, c)
+		}
+	}
+	for _, c := range causes {
+		if _, is := set.Find(w.prefixes[c.prefix]); is && c.kind == byResume {
+			j.resumed(a, c)
+		}
+	}
+}
+
+// oneTable: revisions of the table differ in the MED of all prefixes.
+func (j *judge) oneTable(a *agent, set steadycast.RouteSet) {
+	med := func(s steadycast.RouteSet) (least, most int64) {
+		least, most = 1<<40, -1
+		for _, r := range s.Routes {
+			m := int64(0)
+			if r.MED != nil {
+				m = int64(*r.MED)
+			}
+			least, most = min(least, m), max(most, m)
+		}
+		return least, most
+	}
+	least, most := med(set)
+	if most < 0 {
+		return
+	}
+	j.holds(iTable, least == most, "%s: a set with MED %d and %d", a.p.name, least, most)
+	if _, before := med(a.wanted); before >= 0 {
+		j.holds(iTable, least >= before, "%s: a set with MED %d after one with %d", a.p.name, least, before)
+	}
+}
+
+// executed judges one automatic withdrawal at the moment it is decided.
+func (j *judge) executed(a *agent, prefix int, c cause) {
+	w, p, now := j.w, a.p, j.w.now
+	g := w.table.Guards
+	k := grantKey{w.unit(p, prefix), c.id}
+	h := j.unit(p, prefix)
+
+	got := j.grants[k]
+	j.holds(iOneGrant, got != nil && got.action == steadycast.Withdraw, "%s carries out %s for %s, which was never committed", p.name, c.id, k.unit.Prefix)
+	if got == nil {
+		return
+	}
+	j.holds(iOneGrant, !got.used, "%s carries out %s twice", p.name, c.id)
+	got.used = true
+	ask, known := j.asks[k]
+	j.holds(iOneGrant, known && c.id.Incarnation == a.inc && now-ask.at <= g.PermitTTL+drift(g.PermitTTL)+time.Millisecond,
+		"%s (incarnation %d) carries out %s %v after it was first asked for", p.name, a.inc, c.id, now-ask.at)
+	j.holds(iAlone, now-j.heard[p.i] <= 15*time.Second, "%s leaves, and has heard nothing of the ledger for %v", p.name, now-j.heard[p.i])
+
+	j.witnessed(p, c.id, ask)
+	if u := phaseOf(&j.view, k.unit); u != nil {
+		j.holds(iCounted, u.Phase != steadycast.In, "%s leaves by %s while the ledger counts it in", k.unit, c.id)
+	}
+
+	j.happen("withdrawn")
+	j.spent = append(j.spent, execution{now, p, prefix, c.id, a.onset})
+	h.executed = append(h.executed, now)
+	j.budgets(p, prefix, h)
+	j.broken(prefix)
+	if h.returned > 0 {
+		j.holds(iCooldown, got.lt-h.returned >= decide.Time(g.Cooldown/time.Millisecond), "%s leaves %d ms of ledger time after its return; cooldown %v", k.unit, got.lt-h.returned, g.Cooldown)
+	}
+	j.cycle(k.unit, h, got.lt)
+}
+
+// witnessed: an honest vantage that is part of the evidence saw the failure lately.
+func (j *judge) witnessed(p *place, id steadycast.RequestID, ask asking) {
+	w, last := j.w, time.Duration(never)
+	for _, o := range ask.evidence {
+		if v := w.placeOf(o.Vantage); v != nil && o.Result.Outcome == steadycast.Down {
+			last = max(last, j.sawFail[v.i][p.i])
+		}
+	}
+	j.holds(iEvidence, w.now-last <= j.evidenceAge(), "%s leaves by %s; no honest vantage of its evidence saw it fail within %v", p.name, id, j.evidenceAge())
+	dark := j.blackout != never && w.now < w.blackout && w.now-j.blackout > j.evidenceAge()
+	j.holds(iBlackout, !dark, "%s leaves, and nothing was observed for %v", p.name, w.now-j.blackout)
+}
+
+// budgets counts executions in the windows, less what execution may lag and clocks differ.
+func (j *judge) budgets(p *place, prefix int, h *history) {
+	g := j.w.table.Guards
+	within := func(at, window time.Duration) bool {
+		return at > j.w.now-(window-g.PermitTTL-drift(window))
+	}
+	type once struct {
+		place *place
+		id    steadycast.RequestID
+	}
+	requests := map[once]bool{}
+	for i := len(j.spent) - 1; i >= 0 && within(j.spent[i].at, g.FleetWindow); i-- {
+		requests[once{j.spent[i].place, j.spent[i].id}] = true
+	}
+	j.holds(iFleetBudget, len(requests) <= g.FleetBudget, "%d automatic withdrawals within %v less drift; budget %d", len(requests), g.FleetWindow, g.FleetBudget)
+	for _, b := range []struct {
+		window time.Duration
+		budget int
+	}{{g.SiteWindow, g.SiteBudget}, {g.SiteLongWindow, g.SiteLongBudget}} {
+		n := 0
+		for _, at := range h.executed {
+			if within(at, b.window) {
+				n++
+			}
+		}
+		j.holds(iSiteBudget, n <= b.budget, "%s left %d times within %v less drift; budget %d", j.w.unit(p, prefix), n, b.window, b.budget)
+	}
+}
+
+// broken: of the sites that fell into trouble within the window and are in it
+// still, no more may have left than trips the breaker.
+func (j *judge) broken(prefix int) {
+	w, g := j.w, j.w.table.Guards
+	since := w.now - (g.BreakerWindow - g.PermitTTL - time.Second)
+	if j.thawed >= since {
+		return
+	}
+	n := 0
+	for _, x := range j.spent {
+		if x.prefix == prefix && x.at >= since && x.onset >= since && x.place.agent != nil && x.place.agent.uneasy && x.place.agent.onset == x.onset {
+			n++
+		}
+	}
+	limit := max(g.BreakerSites, len(w.table.SitesOf(w.prefixes[prefix]))*g.BreakerPercent/100)
+	j.holds(iBreaker, n <= limit, "%d sites left %s within %v of falling into trouble together; limit %d", n, w.prefixes[prefix], w.now-since, limit)
+}
+
+// cycle counts leaving and coming back.
+func (j *judge) cycle(u steadycast.Unit, h *history, lt decide.Time) {
+	g := j.w.table.Guards
+	j.holds(iLock, !h.locked, "%s leaves after %d cycles, and no person unlocked it", u, len(h.cycles))
+	if h.left && h.back {
+		h.cycles = append(h.cycles, lt)
+		n := 0
+		for _, t := range h.cycles {
+			if lt-t < decide.Time(g.LockWindow/time.Millisecond) {
+				n++
+			}
+		}
+		h.locked = n >= g.LockCycles
+	}
+	h.left, h.back = true, false
+}
+
+// resumed judges an announcement without a permit.
+func (j *judge) resumed(a *agent, c cause) {
+	w := j.w
+	all, some := true, false
+	policy := w.table.PrefixPolicy(w.prefixes[c.prefix])
+	for s, sv := range w.table.Services {
+		for _, p := range sv.Prefixes {
+			if p == w.prefixes[c.prefix] {
+				ok := a.good[s] >= 3
+				all, some = all && ok, some || ok
+			}
+		}
+	}
+	j.holds(iRestart, all || some && policy.Needs == decide.NeedsAny, "%s announces %s after %d passing local rounds", a.p.name, w.prefixes[c.prefix], a.good)
+	u := phaseOf(&j.view, w.unit(a.p, c.prefix))
+	h := j.unit(a.p, c.prefix)
+	j.holds(iRestart, u != nil && (u.Phase == steadycast.In || w.now-h.moved < 10*time.Second), "%s announces %s without a permit; its phase is not in", a.p.name, w.prefixes[c.prefix])
+}

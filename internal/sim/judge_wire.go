@@ -1,0 +1,183 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/steadycast/steadycast"
+)
+
+// changed judges a route that appeared on the wire or vanished from it.
+func (j *judge) changed(p *place, prefix int, on bool, why cause) {
+	w, h := j.w, j.unit(p, prefix)
+	w.mix(uint64(p.i)<<8 | uint64(prefix)<<1)
+	w.say("%s: wire %s announced=%v", p.name, w.prefixes[prefix], on)
+	if on {
+		if h.onPurpose {
+			j.holds(iAttributes, why.kind != byNobody || w.now-h.offAt > time.Second, "%s %s was withdrawn for %v, and nobody decided so", p.name, w.prefixes[prefix], w.now-h.offAt)
+			j.holds(iRestart, why.kind != byNobody, "%s announces %s again, and nobody decided so", p.name, w.prefixes[prefix])
+		}
+		if why.kind == byReturn {
+			j.holds(iLock, !h.locked, "%s %s returns after %d cycles, and no person unlocked it", p.name, w.prefixes[prefix], len(h.cycles))
+			j.happen("returned")
+		}
+		h.onPurpose, h.forced, h.lost = false, false, false
+		return
+	}
+	h.offAt = w.now
+	switch why.kind {
+	case byLoss, byRestart:
+		h.lost, h.lostAt = true, w.now
+		j.happen("lost against its will")
+		return
+	case byMutation:
+		j.holds(iDeath, false, "%s loses %s: %s", p.name, w.prefixes[prefix], why.reason)
+		return
+	case byNobody:
+		j.holds(iAttributes, false, "%s: %s vanishes from the wire for a change of attributes", p.name, w.prefixes[prefix])
+	}
+	h.onPurpose, h.lost = true, false
+	if why.kind == byPermit {
+		j.floors(p, prefix, why.id)
+	} else {
+		j.happen("withdrawn by a person's order")
+	}
+	h.forced = why.kind == byOrder && j.forcedOut(p, prefix)
+	j.purposes(prefix)
+	if u := phaseOf(&j.view, w.unit(p, prefix)); u != nil {
+		j.holds(iCounted, u.Phase != steadycast.In, "%s left on purpose and the ledger counts it in", u.Unit)
+	}
+}
+
+// floors: who is left when an automatic withdrawal reaches the wire.
+func (j *judge) floors(p *place, prefix int, id steadycast.RequestID) {
+	w := j.w
+	left, healthy := 0, 0
+	for _, q := range w.places {
+		if q == p || q.witness {
+			continue
+		}
+		h := j.unit(q, prefix)
+		if !q.speaker.out[prefix] && !(h.lost && w.now-h.lostAt <= j.justLost()) {
+			continue
+		}
+		left++
+		if q.agent == nil || !q.agent.failing || w.now-q.agent.sick < 20*time.Second {
+			healthy++
+		}
+	}
+	floor, least := w.table.Floor(w.prefixes[prefix]), w.table.HealthyFloor(w.prefixes[prefix])
+	j.holds(iFloor, left >= floor, "%s leaves %s by %s: %d announce it; floor %d", p.name, w.prefixes[prefix], id, left, floor)
+	j.holds(iHealthyFloor, healthy >= least, "%s leaves %s by %s: %d of %d that announce it are healthy; healthy floor %d", p.name, w.prefixes[prefix], id, healthy, left, least)
+}
+
+// purposes: never are more out on purpose than the floor allows, whatever else was lost.
+func (j *judge) purposes(prefix int) {
+	out, n := 0, 0
+	for _, q := range j.w.places {
+		if q.witness {
+			continue
+		}
+		n++
+		if h := j.unit(q, prefix); h.onPurpose && !h.forced {
+			out++
+		}
+	}
+	floor := j.w.table.Floor(j.w.prefixes[prefix])
+	j.holds(iFloor, n-out >= min(floor, n), "%d of %d sites are out of %s on purpose; floor %d", out, n, j.w.prefixes[prefix], floor)
+}
+
+// forcedOut: a person took it out with force.
+func (j *judge) forcedOut(p *place, prefix int) bool {
+	for _, o := range j.view.Orders {
+		if o.Order.Site == p.name && o.Order.Covers(j.w.prefixes[prefix]) && o.Order.Force {
+			return true
+		}
+	}
+	return false
+}
+
+// schedule plans what the judge looks at by itself: the quiet end.
+func (j *judge) schedule() {
+	end := j.w.o.Length
+	j.w.at(end-20*time.Second, j.recovered)
+	j.w.at(end-18*time.Second, j.fail)
+	j.w.at(end-time.Second, j.gone)
+}
+
+// recovered: whatever may announce does.
+func (j *judge) recovered() {
+	w := j.w
+	d := w.leader()
+	if !j.holds(iReturn, d != nil, "no voter leads, and all of them have been well for %v", w.now-w.calm) {
+		return
+	}
+	view := *d.v.view
+	for _, p := range w.places {
+		if p.witness {
+			continue
+		}
+		for i, prefix := range w.prefixes {
+			u := phaseOf(&view, w.unit(p, i))
+			if u == nil || u.Locked || u.Order != steadycast.OrderNone || u.Frozen != "" || j.unspent(p, i) {
+				continue
+			}
+			r, _ := p.speaker.set.Find(prefix)
+			j.holds(iReturn, p.speaker.out[i], "%s is healthy and not announced, phase %s; the faults ended %v ago; verdicts %v", u.Unit, u.Phase, w.now-w.calm, p.agent.words())
+			j.holds(iReturn, !p.speaker.out[i] || u.Phase == steadycast.In, "%s is announced and its phase is %s; the faults ended %v ago", u.Unit, u.Phase, w.now-w.calm)
+			j.holds(iReturn, !p.speaker.out[i] || r.Stance == steadycast.Normal, "%s is healthy and still %s: %s", u.Unit, r.Stance, r.Reason)
+		}
+	}
+}
+
+// unspent: the site's budget keeps it out, and may do so for hours.
+func (j *judge) unspent(p *place, prefix int) bool {
+	g, n, long := j.w.table.Guards, 0, 0
+	for _, at := range j.unit(p, prefix).executed {
+		if j.w.now-at < g.SiteWindow+5*time.Second+15*time.Second {
+			n++
+		}
+		if j.w.now-at < g.SiteLongWindow+5*time.Second+15*time.Second {
+			long++
+		}
+	}
+	return n >= g.SiteBudget || long >= g.SiteLongBudget
+}
+
+// fail makes the services of one announcing site fail for certain.
+func (j *judge) fail() {
+	w := j.w
+	d := w.leader()
+	first := w.dice.IntN(len(w.places))
+	for k := range w.places {
+		p := w.places[(first+k)%len(w.places)]
+		if d == nil || p.witness || !p.up {
+			continue
+		}
+		free := true
+		for i := range w.prefixes {
+			u := phaseOf(d.v.view, w.unit(p, i))
+			free = free && u != nil && u.Phase == steadycast.In && !u.Locked && u.Order == steadycast.OrderNone && u.Frozen == "" && p.speaker.out[i]
+		}
+		if free {
+			j.failed = p
+			for s := range p.ill {
+				p.ill[s].hard++
+			}
+			w.say("%s: all services fail for certain, at the end", p.name)
+			w.in(10*time.Second, j.left)
+			return
+		}
+	}
+}
+
+// left: 10 s later it is gone, or as unattractive as it can be made.
+func (j *judge) left() {
+	p := j.failed
+	for i, prefix := range j.w.prefixes {
+		r, _ := p.speaker.set.Find(prefix)
+		j.holds(iLeave, !p.speaker.out[i] || r.Stance != steadycast.Normal, "%s failed for certain 10 s ago and still announces %s", p.name, prefix)
+	}
+}
+
+// gone: at the very end.
+func (j *judge) gone() { j.happen("reached its end") }

@@ -1,0 +1,296 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// mutation is a rule that was considered and rejected. A simulator that does not
+// break with it would not have found the fault in it.
+type mutation struct {
+	name, rule string
+	// policy leaves one guard tight, so that no other hides the fault; empty for
+	// each seed's own.
+	policy string
+}
+
+// The rejected rules.
+const (
+	clockWall              = "clock-wall"
+	clockDelta             = "clock-delta"
+	clockFastest           = "clock-fastest"
+	noTTL                  = "no-ttl"
+	permitLease            = "permit-lease"
+	permitReclaim          = "permit-reclaim"
+	beatsOnly              = "beats-only"
+	phaseOnly              = "phase-only"
+	staleBeats             = "stale-beats"
+	countReturning         = "count-returning"
+	voidSilent             = "void-silent"
+	voidOnRestart          = "void-on-restart"
+	returnOnce             = "return-once"
+	answerFromRead         = "answer-from-read"
+	isolatedWithdraw       = "isolated-withdraw"
+	oneVoice               = "one-voice"
+	twoVoices              = "two-voices"
+	absenceIsFailure       = "absence-is-failure"
+	groupVotes             = "group-votes"
+	noControls             = "no-controls"
+	ageByReceipt           = "age-by-receipt"
+	noEvidence             = "no-evidence"
+	restartWithdraws       = "restart-withdraws"
+	resumeAtOnce           = "resume-at-once"
+	resumeOut              = "resume-out"
+	attributesByWithdrawal = "attributes-by-withdrawal"
+	oldViews               = "old-views"
+	refuseFlat             = "refuse-flat"
+	noFloor                = "no-floor"
+	noHealthyFloor         = "no-healthy-floor"
+	noFleetBudget          = "no-fleet-budget"
+	noSiteBudget           = "no-site-budget"
+	noLock                 = "no-lock"
+	noCooldown             = "no-cooldown"
+	noBreaker              = "no-breaker"
+)
+
+var mutations = []mutation{
+	{clockWall, "ledger time is the leader's wall clock, which is skewed and stepped", "fleet-budget"},
+	{clockDelta, "each entry adds the time since its proposer applied one: two on their way count the same time twice", "fleet-budget"},
+	{clockFastest, "each replica follows the fastest estimate of ledger time it has seen: catching up makes two grants look further apart than they were", "fleet-budget"},
+	{noTTL, "the right to act on a permit does not expire", "none"},
+	{permitLease, "a permit is a lease: its accounting ends by time, and every site without one counts as announcing", "floor"},
+	{permitReclaim, "a permit's accounting ends by time; counting still needs evidence", "floor"},
+	{beatsOnly, "who announces is what beats say, and not the ledger's phase", "floor"},
+	{phaseOnly, "who announces is what the ledger's phase says, without fresh evidence", "floor"},
+	{staleBeats, "a beat counts until the next one comes, however old", "floor"},
+	{countReturning, "a site that may return counts as announcing", "floor"},
+	{voidSilent, "a permit is given back by a site that does not announce", "floor"},
+	{voidOnRestart, "an agent that starts gives back whatever permits there are", "none"},
+	{returnOnce, "a return cannot be asked for again while one is under way", "none"},
+	{answerFromRead, "the leader answers from what it reads, before the entry is committed", "none"},
+	{isolatedWithdraw, "a site that cannot reach the ledger decides by itself", "none"},
+	{oneVoice, "one voice that says down is a quorum", "none"},
+	{twoVoices, "two voices that say down are a quorum", "none"},
+	{absenceIsFailure, "a vantage that is not heard says down", "none"},
+	{groupVotes, "every vantage has a voice, also those of one independence group", "groups"},
+	{noControls, "a prober whose controls fail still votes", "none"},
+	{ageByReceipt, "an observation's age counts from when it was received", "none"},
+	{noEvidence, "the ledger believes that a site which asks to leave has evidence", "none"},
+	{restartWithdraws, "the speaker lives and dies with the agent", "none"},
+	{resumeAtOnce, "after a restart one passing round is enough to announce", "none"},
+	{resumeOut, "after a restart a site announces, whatever its phase", "none"},
+	{attributesByWithdrawal, "other attributes are announced by a withdrawal and an announcement", "floor"},
+	{oldViews, "an agent believes whatever view of the ledger came last", "none"},
+	{refuseFlat, "a withdrawal that floor or budget refuses is refused, and the dead site stays as attractive as it was", "fleet-budget"},
+	{noFloor, "there is no floor", "floor"},
+	{noHealthyFloor, "there is no healthy floor", "healthy-floor"},
+	{noFleetBudget, "there is no fleet budget", "fleet-budget"},
+	{noSiteBudget, "there is no site budget", "site-budget"},
+	{noLock, "there is no lock", "lock"},
+	{noCooldown, "there is no cooldown", "cooldown"},
+	{noBreaker, "there is no breaker", "breaker"},
+}
+
+func findMutation(name string) (mutation, bool) {
+	for _, m := range mutations {
+		if m.name == name {
+			return m, true
+		}
+	}
+	return mutation{}, false
+}
+
+// Mutations lists the name and the rule of each mutation.
+func Mutations() [][2]string {
+	var all [][2]string
+	for _, m := range mutations {
+		all = append(all, [2]string{m.name, m.rule})
+	}
+	return all
+}
+
+// What follows are the places where a rejected rule takes hold: between the
+// machines and the world, never in the machines.
+
+// bendTable is the table that the machines are given.
+func (w *world) bendTable(t decide.Table) decide.Table {
+	t = t.WithDefaults()
+	g := &t.Guards
+	switch w.mut {
+	case noTTL:
+		g.PermitTTL = time.Minute
+	case resumeAtOnce:
+		for i := range t.Services {
+			t.Services[i].Health.ResumeRounds = 1
+		}
+	case groupVotes:
+		for i := range t.Sites {
+			t.Sites[i].Group = t.Sites[i].Name
+		}
+	case noFloor:
+		setFloor(&t, 0, 0)
+	case noHealthyFloor:
+		setFloor(&t, 0, 0)
+	case noFleetBudget:
+		g.FleetBudget = loose
+	case noSiteBudget:
+		g.SiteBudget, g.SiteLongBudget = loose, loose
+	case noLock:
+		g.LockCycles = loose
+	case noCooldown:
+		g.Cooldown = time.Millisecond
+	case noBreaker:
+		g.BreakerSites, g.BreakerPercent = loose, 100
+	}
+	return t
+}
+
+// bendView is what an agent is told of the ledger.
+func (a *agent) bendView(v decide.View) decide.View {
+	if a.w.is(resumeOut) && a.now() < 30*time.Second && a.inc > 1 {
+		v.Units = slices.Clone(v.Units)
+		for i := range v.Units {
+			if u := &v.Units[i]; u.Unit.Site == a.p.name && u.Phase == steadycast.Out {
+				u.Phase = steadycast.In
+			}
+		}
+	}
+	return v
+}
+
+// bendApply changes an entry on its way into every replica.
+func (v *voter) bendApply(p *parcel) {
+	if v.w.is(clockDelta) {
+		p.entry.LT = v.fleet.LT() + decide.Time(p.delta/time.Millisecond)
+	}
+}
+
+// afterApply does, in every replica, what a rejected rule would have done as well.
+func (v *voter) afterApply(e decide.Entry, r decide.Reply) {
+	lt := time.Duration(r.LT) * time.Millisecond
+	v.offset = max(v.offset, lt-v.now())
+	for _, a := range r.Answers {
+		for _, x := range a.Rulings {
+			if x.Permit == nil || x.Permit.Fence != r.Fence {
+				continue
+			}
+			also := decide.Entry{Schema: e.Schema, Rules: e.Rules, Epoch: e.Epoch, LT: r.LT, Proposer: e.Proposer, Actor: "auto"}
+			switch {
+			case v.w.is(beatsOnly) && x.Permit.Action == steadycast.Withdraw:
+				also.Kind, also.Give = decide.KindVoid, &decide.GiveUpEntry{Site: a.Site, ID: a.ID, Units: []steadycast.Unit{x.Unit}}
+			case v.w.is(countReturning) && x.Permit.Action == steadycast.Return:
+				also.Kind, also.Return = decide.KindIn, &decide.ReturnProof{Unit: x.Unit, ID: a.ID}
+			default:
+				continue
+			}
+			_, err := v.fleet.Apply(also)
+			must(err)
+		}
+	}
+}
+
+// bendEntry changes an entry when it is proposed.
+func (d *desk) bendEntry(p *parcel) {
+	switch d.v.w.mut {
+	case clockWall:
+		p.entry.LT = decide.Time((d.v.w.now + d.v.wall + 48*time.Hour) / time.Millisecond)
+	case clockFastest:
+		p.entry.LT = decide.Time(max(d.v.now()+d.v.offset, 0) / time.Millisecond)
+	}
+}
+
+// bendBeats makes beats last, or adds what the phases say.
+func (d *desk) bendBeats() {
+	phases := d.v.w.is(phaseOnly) || d.v.w.is(permitLease)
+	if !phases && !d.v.w.is(staleBeats) {
+		return
+	}
+	for i := range d.v.beats {
+		b := d.v.beats[i]
+		if !b.ok {
+			continue
+		}
+		if phases {
+			b.beat.Announcing = slices.Clone(b.beat.Announcing)
+			for _, u := range d.v.view.Units {
+				if u.Unit.Site == b.beat.Site && u.Phase == steadycast.In && !slices.Contains(b.beat.Announcing, u.Unit) {
+					b.beat.Announcing = append(b.beat.Announcing, u.Unit)
+				}
+			}
+		}
+		d.p.Hear(d.v.now(), b.beat)
+	}
+}
+
+// bendDuties gives back permits that nobody may give back.
+func (d *desk) bendDuties(now time.Duration) (decide.Entry, bool) {
+	const lease = 20_000 // ms of ledger time
+	e := d.p.Entry(now, decide.KindVoid)
+	for _, u := range d.v.view.Units {
+		if u.Phase != steadycast.Out || u.Permit.Action != steadycast.Withdraw || u.Permit.ID == (steadycast.RequestID{}) || u.Order != steadycast.OrderNone {
+			continue
+		}
+		over := false
+		switch d.v.w.mut {
+		case permitLease, permitReclaim:
+			over = e.LT-u.Changed > lease
+		case voidSilent:
+			b := &d.v.beats[d.v.w.placeOf(u.Unit.Site).i]
+			over = b.ok && now-b.from < 5*time.Second && u.Permit.ID.Compare(b.beat.DeadThrough) <= 0
+		}
+		if over {
+			e.Give = &decide.GiveUpEntry{Site: u.Unit.Site, ID: u.Permit.ID, Units: []steadycast.Unit{u.Unit}}
+			return e, true
+		}
+	}
+	return e, false
+}
+
+// bendRequest gives a request the evidence it lacks.
+func (d *desk) bendRequest(r steadycast.Request) steadycast.Request {
+	if d.v.w.is(noEvidence) && r.Action == steadycast.Withdraw && len(r.Evidence) == 0 {
+		for _, v := range d.v.w.table.Vantages(r.Site) {
+			r.Evidence = append(r.Evidence, steadycast.Observation{
+				Vantage: v, Subject: r.Site, Service: d.v.w.table.Services[0].Name,
+				Result: steadycast.Result{Outcome: steadycast.Down, Class: steadycast.Hard},
+			})
+		}
+	}
+	return r
+}
+
+// refusedByMutation answers a return that is asked for again with a refusal.
+func (d *desk) refusedByMutation(c call, r steadycast.Request) bool {
+	if !d.v.w.is(returnOnce) || r.Action != steadycast.Return {
+		return false
+	}
+	ans := decide.Answer{ID: r.ID, Site: r.Site}
+	for _, p := range r.Prefixes {
+		unit := steadycast.Unit{Site: r.Site, Prefix: p}
+		if u := phaseOf(d.v.view, unit); u != nil && u.Phase == steadycast.Returning && u.Return != r.ID {
+			ans.Rulings = append(ans.Rulings, decide.Ruling{Unit: unit, Guards: []steadycast.GuardAnswer{{Guard: "phase", Text: "returning already"}}})
+		}
+	}
+	if len(ans.Rulings) == 0 {
+		return false
+	}
+	d.answer([]call{c}, []decide.Answer{ans})
+	return true
+}
+
+// bendAnswer takes deprefer permits out of an answer.
+func (d *desk) bendAnswer(ans decide.Answer) decide.Answer {
+	if !d.v.w.is(refuseFlat) {
+		return ans
+	}
+	ans.Rulings = slices.Clone(ans.Rulings)
+	for i := range ans.Rulings {
+		if p := ans.Rulings[i].Permit; p != nil && p.Action == steadycast.Deprefer {
+			ans.Rulings[i].Permit = nil
+		}
+	}
+	return ans
+}

@@ -1,0 +1,135 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// outvote makes fewer voices than a quorum enough: when so many say down, all do.
+func (a *agent) outvote(service int, o *steadycast.Observation) {
+	enough := 0
+	switch a.w.mut {
+	case oneVoice:
+		enough = 1
+	case twoVoices:
+		enough = 2
+	default:
+		return
+	}
+	n := 0
+	for _, p := range a.w.places {
+		x := a.seen[p.i*len(a.w.table.Services)+service]
+		if p != a.p && x.heard && x.down && a.now()-x.from <= a.window() {
+			n++
+		}
+	}
+	if n >= enough {
+		o.Result = steadycast.Result{Outcome: steadycast.Down, Class: steadycast.Soft, Reason: "outvoted"}
+	}
+}
+
+func (a *agent) window() time.Duration {
+	return 3*a.w.table.Services[0].Health.Interval + time.Second
+}
+
+// missing makes vantages that are not heard say down.
+func (a *agent) missing() {
+	if !a.w.is(absenceIsFailure) || a.site == nil || a.now() < 10*time.Second {
+		return
+	}
+	for _, x := range a.p.peers {
+		for s, sv := range a.w.table.Services {
+			y := &a.seen[x.place.i*len(a.w.table.Services)+s]
+			if y.heard && a.now()-y.from <= a.window() {
+				continue
+			}
+			a.take(x.place, s, steadycast.Observation{
+				Vantage: x.place.name, Subject: a.p.name, Service: sv.Name, Seq: y.seq + 1,
+				Result: steadycast.Result{Outcome: steadycast.Down, Class: steadycast.Soft, Reason: "not heard"},
+			}, a.now())
+			y.heard = false // it was not really
+		}
+	}
+}
+
+// alone withdraws without asking while the ledger is out of reach.
+func (c *client) alone() {
+	a := c.a
+	if !a.w.is(isolatedWithdraw) || !c.lost || len(a.wanted.Routes) == 0 {
+		return
+	}
+	for _, v := range a.site.Verdicts() {
+		if v.State == steadycast.Unhealthy && !v.Held {
+			set := a.wanted
+			set.Version++
+			set.Routes = nil
+			a.announce(set, nil)
+			return
+		}
+	}
+}
+
+// claimAll gives back every permit of the site, and says that it announces.
+func (a *agent) claimAll() {
+	var units []steadycast.Unit
+	for i := range a.w.prefixes {
+		units = append(units, a.w.unit(a.p, i))
+	}
+	a.client.giveUp(steadycast.RequestID{Incarnation: a.inc - 1, Seq: 1 << 40}, units)
+}
+
+// rogueSeq is far above what a machine counts to.
+const rogueSeq = 1 << 30
+
+// askWithoutEvidence is what an agent with a fault in it might do.
+func (c *client) askWithoutEvidence() {
+	c.ask(steadycast.Request{
+		ID: steadycast.RequestID{Incarnation: c.a.inc, Seq: rogueSeq}, Site: c.a.p.name, Action: steadycast.Withdraw,
+		Prefixes: slices.Clone(c.a.w.prefixes), Class: steadycast.Hard, Reason: "a fault in the agent",
+	}, nil)
+}
+
+// rogue carries out what such an agent was granted.
+func (c *client) rogue(ans decide.Answer) {
+	if ans.ID.Seq != rogueSeq {
+		return
+	}
+	a := c.a
+	set := a.wanted
+	set.Version++
+	set.Routes = nil
+	var causes []cause
+	for _, x := range ans.Rulings {
+		if x.Permit != nil && x.Permit.Action == steadycast.Withdraw {
+			set.Fence = x.Permit.Fence
+			causes = append(causes, cause{prefix: a.w.prefixAt(x.Unit.Prefix), kind: byPermit, id: ans.ID})
+		}
+	}
+	for _, r := range a.wanted.Routes {
+		if !slices.ContainsFunc(causes, func(c cause) bool { return a.w.prefixes[c.prefix] == r.Prefix }) {
+			set.Routes = append(set.Routes, r)
+		}
+	}
+	if len(causes) > 0 {
+		a.announce(set, causes)
+	}
+}
+
+// words are the agent's verdicts, for people.
+func (a *agent) words() string {
+	if a == nil {
+		return "no agent"
+	}
+	var words []string
+	for _, v := range a.site.Verdicts() {
+		words = append(words, fmt.Sprintf("%s %s held=%v bad=%d good=%d (%s)", v.Service, v.State, v.Held, v.Bad, v.Good, v.Reason))
+	}
+	return join(words)
+}
+
+func join(words []string) string { return strings.Join(words, ", ") }

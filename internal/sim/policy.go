@@ -1,0 +1,106 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/steadycast/steadycast/decide"
+)
+
+// policy is one way to set the guards. Guards hide each other's faults: where a
+// budget is tight, nobody ever comes near the floor. So besides the policy that
+// has them all there is one for each, in which only that one is tight.
+type policy struct {
+	name string
+	tune func(t *decide.Table)
+}
+
+// loose is what stands in for "no such guard" where a policy leaves one out.
+const loose = 1000
+
+var policies = []policy{
+	{"all", func(t *decide.Table) {
+		t.Guards.FleetBudget, t.Guards.SiteBudget, t.Guards.SiteLongBudget, t.Guards.LockCycles = 2, 2, 4, 3
+		t.Guards.BreakerSites, t.Guards.BreakerPercent = 2, 20
+		setFloor(t, (len(t.Announcers())+1)/2, 1)
+	}},
+	{"floor", func(t *decide.Table) { setFloor(t, (len(t.Announcers())+1)/2, 0) }},
+	{"healthy-floor", func(t *decide.Table) { setFloor(t, 0, 2) }},
+	{"fleet-budget", func(t *decide.Table) { t.Guards.FleetBudget = 2 }},
+	{"site-budget", func(t *decide.Table) { t.Guards.SiteBudget, t.Guards.SiteLongBudget = 1, 2 }},
+	{"lock", func(t *decide.Table) { t.Guards.LockCycles = 2 }},
+	{"cooldown", func(t *decide.Table) { t.Guards.Cooldown = 45 * time.Second }},
+	{"breaker", func(t *decide.Table) { t.Guards.BreakerSites, t.Guards.BreakerPercent = 2, 25 }},
+	{"none", func(*decide.Table) {}},
+	{"groups", func(t *decide.Table) { // the first half of the sites are one provider's: one voice
+		for i := range t.Sites {
+			if i < len(t.Sites)/2 {
+				t.Sites[i].Group = "carrier"
+			}
+		}
+	}},
+}
+
+func setFloor(t *decide.Table, floor, healthy int) {
+	for i := range t.Prefixes {
+		f, h := floor, healthy
+		t.Prefixes[i].Floor, t.Prefixes[i].HealthyFloor = &f, &h
+	}
+}
+
+func findPolicy(name string) policy {
+	for _, p := range policies {
+		if p.name == name {
+			return p
+		}
+	}
+	return policies[0]
+}
+
+// newTable makes the table of a schedule. The windows are minutes where
+// production has hours, so that many of them fit; their proportions stay.
+func newTable(o Options, p policy, dice *rand.Rand) decide.Table {
+	downFor := time.Second
+	t := decide.Table{
+		Revision:  1,
+		DrainWait: 3 * time.Second,
+		Guards: decide.Guards{
+			Cooldown: 5 * time.Second, SiteWindow: 2 * time.Minute, SiteLongWindow: 8 * time.Minute,
+			FleetWindow: time.Minute, LockWindow: 8 * time.Minute, BreakerWindow: 30 * time.Second,
+			BreakerClear: 30 * time.Second, BreakerClearPct: 10, PermitTTL: 5 * time.Second,
+			FleetBudget: loose, SiteBudget: loose, SiteLongBudget: loose, LockCycles: loose,
+			BreakerSites: loose, BreakerPercent: 100,
+		},
+	}
+	for i := range o.Sites {
+		t.Sites = append(t.Sites, decide.Place{
+			Name: fmt.Sprintf("s%02d", i), Region: fmt.Sprintf("r%d", i%4), Upstreams: []string{fmt.Sprintf("u%d", i%5)},
+		})
+	}
+	if o.Sites == 2 {
+		t.Sites = append(t.Sites, decide.Place{Name: "w00", Region: "r9", Upstreams: []string{"u9"}, Witness: true})
+	}
+	health := decide.Health{
+		Interval: time.Second, Fall: 3, FallCertain: 2, Rise: 5, HoldUp: 8 * time.Second, DownFor: &downFor, ResumeRounds: 3,
+	}
+	prefixes := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	if dice.IntN(2) == 0 {
+		prefixes = append(prefixes, netip.MustParsePrefix("2001:db8:1::/48"))
+	}
+	t.Services = []decide.Service{{Name: "web", Prefixes: prefixes, Health: health}}
+	if dice.IntN(4) == 0 {
+		t.Services = append(t.Services, decide.Service{Name: "dns", Prefixes: prefixes[:1], Health: health})
+	}
+	needs := []string{decide.NeedsAll, decide.NeedsAny}[dice.IntN(2)]
+	for _, x := range prefixes {
+		t.Prefixes = append(t.Prefixes, decide.Prefix{Prefix: x, Needs: needs})
+	}
+	setFloor(&t, 0, 0)
+	p.tune(&t)
+	if wrong := t.Problems(); len(wrong) > 0 {
+		panic(wrong[0])
+	}
+	return t.WithDefaults()
+}

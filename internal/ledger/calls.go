@@ -135,7 +135,7 @@ func (c *calls) do(ctx context.Context, try bool, kind decide.Kind, scope decide
 	switch kind {
 	case decide.KindFreeze, decide.KindThaw, decide.KindUnlock, decide.KindResume, decide.KindOrderClear:
 	default:
-		return decide.Reply{}, fmt.Errorf("%s is not an entry that a person makes with a scope; allowed: freeze, thaw, unlock, resume, order_clear", kind)
+		return decide.Reply{}, Invalid(fmt.Sprintf("%s is not an entry that a person makes with a scope; allowed: freeze, thaw, unlock, resume, order_clear", kind))
 	}
 	r := c.call(ctx, op{try: try, entry: func(l *leader, now time.Duration) decide.Entry {
 		e := l.entry(now, kind)

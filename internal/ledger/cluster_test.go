@@ -86,8 +86,8 @@ func (a *authority) issue(uri string, life time.Duration) TLS {
 	}
 	pair := []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}
 	return TLS{
-		Server: &tls.Config{Certificates: pair, ClientCAs: a.pool},
-		Client: &tls.Config{Certificates: pair, RootCAs: a.pool},
+		Server: func(string) *tls.Config { return &tls.Config{Certificates: pair, ClientCAs: a.pool} },
+		Client: func(string) *tls.Config { return &tls.Config{Certificates: pair, RootCAs: a.pool} },
 	}
 }
 
@@ -368,6 +368,7 @@ func frozen(l Ledger) string {
 }
 
 func TestThreeVoters(t *testing.T) {
+	t.Parallel()
 	c := begun(t, nil, "ams", "fra", "lon")
 	lead := c.leader()
 	for i := range 10 {
@@ -390,4 +391,29 @@ func TestThreeVoters(t *testing.T) {
 			}
 		}
 	}
+}
+
+// knock opens a connection and says something over it, as a client does that
+// checks nothing itself; nil if the other end kept it open.
+func knock(t testing.TB, id TLS, fleet, protocol, address string) error {
+	t.Helper()
+	raw, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	cfg := id.Client(protocol).Clone()
+	cfg.NextProtos, cfg.InsecureSkipVerify = []string{protocol}, true
+	conn := tls.Client(raw, cfg)
+	if err := conn.Handshake(); err != nil {
+		return err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = conn.Read(make([]byte, 1)) // in TLS 1.3 a refusal comes after the handshake
+	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+		return nil
+	}
+	return err
 }

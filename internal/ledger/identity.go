@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -17,17 +16,19 @@ type Identity struct{ Fleet, Site, Node string }
 
 func (i Identity) String() string { return "steadycast://" + i.Fleet + "/" + i.Site + "/" + i.Node }
 
-// identityOf reads the URI of a certificate.
+// identityOf reads the URI of a certificate. It may carry others of ours, with
+// longer paths, which say more of the same node.
 func identityOf(c *x509.Certificate) (Identity, error) {
-	ours := slices.DeleteFunc(slices.Clone(c.URIs), func(u *url.URL) bool { return u.Scheme != "steadycast" })
-	if len(ours) != 1 {
-		return Identity{}, fmt.Errorf("the certificate of %q has %d names steadycast://FLEET/SITE/NODE; exactly one is needed", c.Subject.CommonName, len(ours))
+	var found []Identity
+	for _, u := range c.URIs {
+		if part := strings.Split(strings.TrimPrefix(u.Path, "/"), "/"); u.Scheme == "steadycast" && len(part) == 2 {
+			found = append(found, Identity{u.Host, part[0], part[1]})
+		}
 	}
-	site, node, ok := strings.Cut(strings.TrimPrefix(ours[0].Path, "/"), "/")
-	if u := ours[0]; !ok || u.Host == "" || site == "" || node == "" || strings.Contains(node, "/") || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return Identity{}, fmt.Errorf("the certificate's name %q is not steadycast://FLEET/SITE/NODE", ours[0])
+	if len(found) != 1 || found[0].Fleet == "" || found[0].Site == "" || found[0].Node == "" {
+		return Identity{}, fmt.Errorf("the certificate of %q names %d nodes as steadycast://FLEET/SITE/NODE; it must name one", c.Subject.CommonName, len(found))
 	}
-	return Identity{ours[0].Host, site, node}, nil
+	return found[0], nil
 }
 
 // peerOf is who is at the other end of a connection whose handshake is done.
@@ -38,37 +39,51 @@ func peerOf(s tls.ConnectionState) (Identity, error) {
 	return identityOf(s.PeerCertificates[0])
 }
 
-// TLS is what a node proves itself with, and checks others by. Both sides of
-// every connection show a certificate of the fleet.
+// TLS is what a node proves itself with, and checks others by. Both ends of
+// every connection show a certificate of the fleet; TLS 1.3 is the least.
+//
+// The functions give the config for a protocol (ALPN): [RaftProtocol] between
+// voters, h2 for everything else. What is done here comes on top: the fleet and
+// the node that the certificate names.
 type TLS struct {
-	// Server needs a certificate and ClientCAs, Client a certificate and RootCAs;
-	// what they say of other names, protocols and versions is replaced. Their
-	// Time, VerifyConnection and GetCertificate functions are kept. A Client with
-	// InsecureSkipVerify must check the chain in VerifyConnection.
-	Server, Client *tls.Config
+	// Server's config has a certificate, and ClientCAs or, with ClientAuth
+	// RequireAnyClientCert, a VerifyConnection that judges the chain.
+	Server func(protocol string) *tls.Config
+	// Client's has a certificate, and RootCAs or, with InsecureSkipVerify, a
+	// VerifyConnection that judges the chain.
+	Client func(protocol string) *tls.Config
 }
 
-// server is the config for incoming connections.
+// server is the config for incoming connections of any of the protocols.
 func (t TLS) server(fleet string, protocols ...string) *tls.Config {
-	c := harden(t.Server, fleet, protocols)
-	if each := t.Server.GetConfigForClient; each != nil {
-		c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	return &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		i := slices.IndexFunc(protocols, func(p string) bool { return slices.Contains(hello.SupportedProtos, p) })
+		if i < 0 {
+			return nil, fmt.Errorf("it speaks %q; here %q are spoken", hello.SupportedProtos, protocols)
+		}
+		base := t.Server(protocols[i])
+		if each := base.GetConfigForClient; each != nil {
 			own, err := each(hello)
-			if own == nil || err != nil {
+			if err != nil {
 				return nil, err
 			}
-			return harden(own, fleet, protocols), nil
+			if own != nil {
+				base = own
+			}
 		}
-	}
-	return c
+		return harden(base, fleet, protocols[i]), nil
+	}}
 }
 
-func harden(base *tls.Config, fleet string, protocols []string) *tls.Config {
+func harden(base *tls.Config, fleet, protocol string) *tls.Config {
 	c := base.Clone()
-	c.MinVersion, c.NextProtos, c.ClientAuth = tls.VersionTLS13, protocols, tls.RequireAndVerifyClientCert
+	c.MinVersion, c.NextProtos, c.GetConfigForClient = tls.VersionTLS13, []string{protocol}, nil
 	// A resumed session would not look at the certificate's end again.
 	c.SessionTicketsDisabled = true
 	before := c.VerifyConnection
+	if c.ClientAuth != tls.RequireAnyClientCert || before == nil {
+		c.ClientAuth = tls.RequireAndVerifyClientCert
+	}
 	c.VerifyConnection = func(s tls.ConnectionState) error {
 		if before != nil {
 			if err := before(s); err != nil {
@@ -84,10 +99,10 @@ func harden(base *tls.Config, fleet string, protocols []string) *tls.Config {
 // client is the config for a connection to node, or to any node of the fleet
 // when it is empty.
 func (t TLS) client(fleet, node, protocol string) *tls.Config {
-	c := t.Client.Clone()
+	c := t.Client(protocol).Clone()
 	c.MinVersion, c.NextProtos = tls.VersionTLS13, []string{protocol}
 	c.ClientSessionCache = nil
-	before, chain := c.VerifyConnection, !c.InsecureSkipVerify
+	before, chain := c.VerifyConnection, !c.InsecureSkipVerify || c.VerifyConnection == nil
 	// The names that certificates carry are not those of hosts, so the chain is
 	// checked here and the name by what it says.
 	c.InsecureSkipVerify = true

@@ -12,9 +12,13 @@ import (
 	"github.com/steadycast/steadycast/decide"
 )
 
-// TestMain is also the process that TestKill kills: it opens the ledger named in
-// the environment and says on standard output each entry that it was answered.
+// TestMain is also the processes that tests kill: a voter, or the one of TestKill,
+// which opens the ledger named in the environment and says on standard output
+// each entry that it was answered.
 func TestMain(m *testing.M) {
+	if plan := os.Getenv("STEADYCAST_TEST_VOTER"); plan != "" {
+		beVoter(plan)
+	}
 	dir := os.Getenv("STEADYCAST_TEST_LEDGER")
 	if dir == "" {
 		os.Exit(m.Run())

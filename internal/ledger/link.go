@@ -31,12 +31,12 @@ func newLink(fleet string, t TLS, p Peer, dial dialer) *link {
 			defer cancel()
 			raw, err := dial(ctx, p.Address)
 			if err != nil {
-				return nil, err
+				return nil, &unsent{err}
 			}
 			c := tls.Client(raw, t.client(fleet, p.Node, httpProtocol))
 			if err := c.HandshakeContext(ctx); err != nil {
 				raw.Close()
-				return nil, err
+				return nil, &unsent{err}
 			}
 			return c, nil
 		},
@@ -46,6 +46,11 @@ func newLink(fleet string, t TLS, p Peer, dial dialer) *link {
 	}
 	return &link{p, &http.Client{Transport: transport}}
 }
+
+// unsent: the connection failed before anything was sent over it.
+type unsent struct{ error }
+
+func (e *unsent) Unwrap() error { return e.error }
 
 func (l *link) close() { l.http.CloseIdleConnections() }
 

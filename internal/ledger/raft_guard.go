@@ -36,10 +36,9 @@ type guarded struct {
 }
 
 func (g *guarded) read(call string, f func() error) error {
-	t := time.AfterFunc(g.limit, func() {
+	defer lasting(g.limit, func() {
 		g.die(ExitStalled, fmt.Errorf("the disk hangs: %s of %s has taken more than %s", call, g.path, g.limit))
-	})
-	defer t.Stop()
+	})()
 	if g.fault != nil {
 		if err := g.fault(call); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -13,11 +14,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A voter listens on one address. Which of its two services a connection is for
-// is agreed in the TLS handshake (ALPN, RFC 7301): raft between voters, whose
-// messages name no cluster, so that the protocol's name does; and HTTP/2 for
-// everything else.
-func raftProtocol(fleet string) string { return "steadycast-ledger/" + fleet }
+// RaftProtocol is what voters of a fleet speak with each other. A voter listens
+// on one address; which of its two services a connection is for is agreed in the
+// TLS handshake (ALPN, RFC 7301): raft, whose messages name no cluster, so that
+// the protocol's name does; and HTTP/2 for everything else.
+func RaftProtocol(fleet string) string { return "steadycast-ledger/" + fleet }
 
 const httpProtocol = "h2"
 
@@ -47,7 +48,7 @@ type door struct {
 // openDoor serves l until Close.
 func openDoor(l net.Listener, t TLS, fleet string, voter func(string) bool, log *slog.Logger) *door {
 	d := &door{
-		Listener: l, log: log, tls: t.server(fleet, raftProtocol(fleet), httpProtocol), voter: voter,
+		Listener: l, log: log, tls: t.server(fleet, RaftProtocol(fleet), httpProtocol), voter: voter,
 		raft: newRoom(l.Addr()), http: newRoom(l.Addr()),
 		slots: make(chan struct{}, handshakes), conns: map[net.Conn]bool{},
 	}
@@ -88,7 +89,7 @@ func (d *door) welcome(raw net.Conn, fleet string) {
 	err := c.HandshakeContext(ctx)
 	if err == nil {
 		switch c.ConnectionState().NegotiatedProtocol {
-		case raftProtocol(fleet):
+		case RaftProtocol(fleet):
 			who, _ := peerOf(c.ConnectionState())
 			if !d.voter(who.Node) {
 				err = fmt.Errorf("%s speaks raft here and is no voter", who)
@@ -101,13 +102,11 @@ func (d *door) welcome(raw net.Conn, fleet string) {
 			if d.http.put(c) {
 				return
 			}
-		default:
-			err = fmt.Errorf("it asks for no protocol; %s and %s are spoken", raftProtocol(fleet), httpProtocol)
 		}
 	}
 	d.drop(raw)
 	raw.Close()
-	if err != nil {
+	if err != nil && !errors.Is(err, io.EOF) { // who leaves in the middle was not refused
 		d.log.Warn("a connection to the ledger is refused", "from", raw.RemoteAddr(), "why", err)
 	}
 }
@@ -215,7 +214,7 @@ func (s *streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.C
 	if err != nil {
 		return nil, err
 	}
-	c := tls.Client(raw, s.tls.client(s.fleet, s.node(string(address)), raftProtocol(s.fleet)))
+	c := tls.Client(raw, s.tls.client(s.fleet, s.node(string(address)), RaftProtocol(s.fleet)))
 	if err := c.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		return nil, fmt.Errorf("%s: %w", address, err)

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/steadycast/steadycast"
@@ -109,6 +110,7 @@ type Voter struct {
 	calls
 	opts    VoterOptions
 	log     *slog.Logger
+	raftLog hclog.Logger
 	clock   clock
 	replica *replica
 	store   *store
@@ -171,8 +173,8 @@ func (v *Voter) open() (err error) {
 	if v.store, err = openStore(o.Dir, heading{storeFormat, storeSchema, o.Fleet, o.Node}); err != nil {
 		return err
 	}
-	logger := raftLogger(v.log)
-	if v.snaps, err = raft.NewFileSnapshotStoreWithLogger(filepath.Join(o.Dir, "snapshots"), 2, logger); err != nil {
+	v.raftLog = raftLogger(v.log)
+	if v.snaps, err = raft.NewFileSnapshotStoreWithLogger(filepath.Join(o.Dir, "snapshots"), 2, v.raftLog); err != nil {
 		return err
 	}
 	l := o.listener
@@ -185,7 +187,7 @@ func (v *Voter) open() (err error) {
 	v.web = v.newServer()
 	v.net = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream:  &streams{room: v.door.raft, fleet: o.Fleet, tls: o.TLS, dial: o.dial, node: v.nodeAt},
-		MaxPool: 3, Timeout: max(3*time.Second, 10*o.MaxRTT), Logger: logger,
+		MaxPool: 3, Timeout: max(3*time.Second, 10*o.MaxRTT), Logger: v.raftLog,
 		// One request at a time to each follower: the pipelined path can wedge one
 		// after an error, and is not faster at this rate.
 		MaxRPCsInFlight: 1,
@@ -210,7 +212,7 @@ func (v *Voter) config() *raft.Config {
 	c.CommitTimeout = 100 * time.Millisecond
 	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = 4096, 4096, 5*time.Minute
 	c.NoLegacyTelemetry = true
-	c.Logger = raftLogger(v.log)
+	c.Logger = v.raftLog
 	return c
 }
 

@@ -144,7 +144,6 @@ func (v *Voter) genesis(ctx context.Context, table decide.Table, actor, reason s
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the voters are set up, but none was elected in time (%w): run the same command again", ctx.Err())
-		case <-v.raft.LeaderCh():
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -16,6 +16,8 @@ const (
 	// they touch no disk.
 	progressEvery = 10 * time.Second
 	progressLimit = 5 * time.Second
+	// lookEvery is how often a voter that leads and does not serve looks again.
+	lookEvery = 100 * time.Millisecond
 	// hashEvery is how many entries lie between two that carry the state's hash.
 	hashEvery = 256
 )
@@ -26,14 +28,14 @@ var errUnsure = errors.New("leadership was lost while it was written: it may be 
 // run leads when this voter is elected, and refuses calls when it is not.
 func (v *Voter) run() {
 	defer close(v.done)
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
 	for {
-		if v.raft.State() == raft.Leader {
-			v.reign()
-		}
 		select {
 		case o := <-v.ops:
 			refuse(v.waiting(o), v.notLeader())
 		case <-v.raft.LeaderCh():
+		case <-look.C: // a reign that could not begin is tried again
 		case <-v.quit:
 			for {
 				select {
@@ -43,6 +45,9 @@ func (v *Voter) run() {
 					return
 				}
 			}
+		}
+		if v.raft.State() == raft.Leader {
+			v.reign()
 		}
 	}
 }
@@ -121,16 +126,10 @@ func (v *Voter) leads() bool {
 // await waits for raft. One that does not answer while this voter leads does
 // not move: another must lead, and this process is in the way.
 func (v *Voter) await(f raft.Future) error {
-	done := make(chan error, 1)
+	done := make(chan error, 2)
 	go func() { done <- f.Error() }()
-	limit := time.NewTimer(progressLimit + time.Second)
-	defer limit.Stop()
-	var err error
-	select {
-	case err = <-done:
-	case <-limit.C:
-		err = raft.ErrEnqueueTimeout
-	}
+	defer lasting(progressLimit+time.Second, func() { done <- raft.ErrEnqueueTimeout })()
+	err := <-done
 	if errors.Is(err, raft.ErrEnqueueTimeout) && v.raft.State() == raft.Leader {
 		v.die(ExitStalled, fmt.Errorf("the ledger does not move: an entry was not applied in %s", progressLimit))
 	}
@@ -157,7 +156,7 @@ func (v *Voter) commit(e decide.Entry) (decide.Reply, error) {
 		_, err = decide.DecodeEntry(b) // what others could not read is not proposed
 	}
 	if err != nil {
-		return decide.Reply{}, err
+		return decide.Reply{}, Invalid(err.Error())
 	}
 	if !v.leads() {
 		return decide.Reply{}, v.notLeader()

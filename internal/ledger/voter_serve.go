@@ -30,6 +30,8 @@ const (
 	watchersMost = 1024
 	// aliveEvery is how often a stream without news says so.
 	aliveEvery = time.Second
+	// passEvery is how often a call that waits looks for a new leader.
+	passEvery = 20 * time.Millisecond
 	// onBehalfOf names who a call came from that another voter passes on.
 	onBehalfOf = "Steadycast-On-Behalf-Of"
 )
@@ -91,7 +93,7 @@ func (v *Voter) newServer() *http.Server {
 		Handler: mux, Protocols: &only, TLSConfig: &tls.Config{NextProtos: []string{httpProtocol}},
 		ReadHeaderTimeout: handshakeTimeout, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 16 << 10,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 64, SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
-		ErrorLog: raftLogger(v.log).StandardLogger(nil),
+		ErrorLog: v.raftLog.StandardLogger(nil),
 		ConnState: func(c net.Conn, s http.ConnState) {
 			if t, ok := c.(*tls.Conn); ok && s == http.StateClosed {
 				v.door.drop(t.NetConn())
@@ -119,8 +121,7 @@ func ownVerdicts(who Identity, verdicts []steadycast.Verdict) error {
 	return nil
 }
 
-// serve answers one path. A call that only the leader can answer is passed on
-// to it once, for a caller that does not reach it.
+// serve answers one path.
 func serve[In any](v *Voter, mux *http.ServeMux, path string, f func(context.Context, Identity, In) (any, error)) {
 	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), serveTimeout)
@@ -131,7 +132,7 @@ func serve[In any](v *Voter, mux *http.ServeMux, path string, f func(context.Con
 			err = decodeCall(body, &in)
 		}
 		if err != nil {
-			v.refuse(w, http.StatusBadRequest, answerError{Error: fmt.Sprintf("%s: %v", path, err), Kind: kindOther})
+			v.refuse(w, http.StatusBadRequest, answerError{Error: fmt.Sprintf("%s: %v", path, err), Kind: kindInvalid})
 			return
 		}
 		who, passed, err := v.caller(r)
@@ -139,8 +140,17 @@ func serve[In any](v *Voter, mux *http.ServeMux, path string, f func(context.Con
 		if err == nil {
 			out, err = f(ctx, who, in)
 		}
-		if not, ok := errors.AsType[*NotLeader](err); ok && !passed && not.Leader.Node != "" {
-			out, err = v.pass(ctx, not.Leader, path, who, body)
+		for not := (*NotLeader)(nil); errors.As(err, &not) && !passed && ctx.Err() == nil; {
+			if not.Leader.Node == "" {
+				if !v.newLeader(ctx, Peer{}) {
+					break
+				}
+			} else if out, err = v.pass(ctx, not.Leader, path, who, body); err == nil || !mayRepeat(any(in), err) {
+				break
+			} else if !v.newLeader(ctx, not.Leader) {
+				break
+			}
+			out, err = f(ctx, who, in)
 		}
 		if err != nil {
 			v.refuseFor(w, err)
@@ -181,11 +191,58 @@ func (v *Voter) caller(r *http.Request) (who Identity, passed bool, err error) {
 	return Identity{v.opts.Fleet, site, node}, true, nil
 }
 
-// pass carries a call to the leader.
+// A call that reaches a voter which does not lead is passed on to who does, for a
+// caller that does not reach it; and while an election is under way, it waits
+// here for its end. A voter that passes on is asked again when the leader it
+// passed on to is no more.
+
+// pass carries a call to the leader, and gives up when it is another.
 func (v *Voter) pass(ctx context.Context, to Peer, path string, who Identity, body []byte) (any, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		v.newLeader(ctx, to)
+		cancel()
+	}()
 	var out json.RawMessage
 	err := v.link(to).call(ctx, path, http.Header{onBehalfOf: {who.Site + "/" + who.Node}}, json.RawMessage(body), &out)
+	if _, ok := errors.AsType[*unsent](err); ok {
+		err = &NotLeader{Node: v.opts.Node}
+	}
 	return out, err
+}
+
+// mayRepeat: the leader did not answer a call, and it may go to the next.
+func mayRepeat(in any, err error) bool {
+	if _, ok := errors.AsType[*NotLeader](err); ok {
+		return true
+	}
+	switch c := in.(type) {
+	case orderCall:
+		return c.Try && !isAnswer(err)
+	case doCall:
+		return c.Try && !isAnswer(err)
+	}
+	return !isAnswer(err)
+}
+
+// newLeader waits, a moment at least, until another than the one given leads, or
+// none; false when the context ended first.
+func (v *Voter) newLeader(ctx context.Context, than Peer) bool {
+	look := time.NewTicker(passEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-v.quit:
+			return false
+		case <-look.C:
+		}
+		if leader, _ := v.leaderPeer(); leader != than {
+			return true
+		}
+	}
 }
 
 // link is the connection to another voter, made once.

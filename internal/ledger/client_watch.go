@@ -1,0 +1,142 @@
+package ledger
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/steadycast/steadycast"
+)
+
+const (
+	// streamSilence ends a stream on which not even a sign of life comes.
+	streamSilence = 3 * aliveEvery
+	// streamPause is the pause before another stream, and its longest.
+	streamPause     = 100 * time.Millisecond
+	streamPauseMost = 2 * time.Second
+)
+
+// follow keeps one stream of committed state open, to one voter or another.
+func (c *Client) follow() {
+	at, pause := rand.N(len(c.links)), streamPause
+	for {
+		began := c.clock.now()
+		err := c.stream(c.links[at])
+		if c.ctx.Err() != nil {
+			return
+		}
+		c.log.Debug("the stream of the ledger ended; another voter is asked", "voter", c.links[at].peer.Node, "why", err)
+		if c.clock.now()-began > streamSilence {
+			pause = streamPause
+		}
+		at = (at + 1) % len(c.links)
+		wait := time.NewTimer(pause/2 + rand.N(pause))
+		pause = min(2*pause, streamPauseMost)
+		select {
+		case <-c.ctx.Done():
+		case <-wait.C:
+		}
+		wait.Stop()
+	}
+}
+
+// stream reads from one voter until the stream breaks or says what cannot be.
+func (c *Client) stream(l *link) error {
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	quiet := time.AfterFunc(streamSilence, cancel)
+	defer quiet.Stop()
+	body, err := json.Marshal(c.View().Fence)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+l.peer.Address+pathWatch, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	res, err := l.http.Do(req)
+	if err != nil {
+		return short(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
+		return l.refusal(res.StatusCode, b)
+	}
+	lines := bufio.NewScanner(res.Body)
+	lines.Buffer(nil, maxReply)
+	for lines.Scan() {
+		quiet.Reset(streamSilence)
+		var r report
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			return fmt.Errorf("%s says what this version does not understand: %w", l.peer.Node, err)
+		}
+		if err := c.take(r, l.peer.Node); err != nil {
+			c.log.Warn("what a voter says of the ledger is refused", "voter", l.peer.Node, "why", err)
+			return err
+		}
+		c.hear()
+	}
+	return lines.Err()
+}
+
+// take makes the next view of what a voter says, or refuses it.
+func (c *Client) take(r report, from string) error {
+	if i := c.index(r.Leader); i >= 0 {
+		c.lead.Store(int32(i))
+	}
+	have := c.view.Load()
+	next := r.Full
+	switch {
+	case r.Delta != nil:
+		if r.From != have.Fence {
+			return fmt.Errorf("it goes on from %s, and %s is known", r.From, have.Fence)
+		}
+		v, err := r.Delta.follow(have)
+		if err != nil {
+			return err
+		}
+		next = &v
+	case next == nil:
+		return nil
+	}
+	if next.Fence.Compare(have.Fence) < 0 {
+		return fmt.Errorf("%s is at %s, before %s that was seen: an old leader, or a backup that was restored. What was seen last stays in force", from, next.Fence, have.Fence)
+	}
+	c.view.Store(next)
+	c.movedMu.Lock()
+	close(c.moved)
+	c.moved = make(chan struct{})
+	c.movedMu.Unlock()
+	select {
+	case c.dirty <- struct{}{}:
+	default:
+	}
+	c.watch.tell(r.Events)
+	return nil
+}
+
+// reach waits until View is at a position or past it, for a second at most.
+func (c *Client) reach(ctx context.Context, at steadycast.Fence) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for {
+		c.movedMu.Lock()
+		moved := c.moved
+		c.movedMu.Unlock()
+		if c.View().Fence.Compare(at) >= 0 {
+			return
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -47,6 +47,7 @@ type cause struct {
 	kind   causeKind
 	id     steadycast.RequestID
 	reason string
+	at     time.Duration
 }
 
 type causeKind uint8
@@ -179,7 +180,7 @@ func (a *agent) noted(e steadycast.Event) (cause, bool) {
 		return cause{}, false
 	}
 	a.w.say("%s: route %s %s→%s: %s", a.p.name, e.Prefix, e.From, e.To, e.Reason)
-	c := cause{prefix: a.w.prefixAt(e.Prefix), id: e.Request, reason: e.Reason}
+	c := cause{prefix: a.w.prefixAt(e.Prefix), id: e.Request, reason: e.Reason, at: a.w.now}
 	switch r := e.Reason; {
 	case strings.HasPrefix(r, "withdrawn by permit "):
 		c.kind = byPermit

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -94,12 +95,14 @@ type history struct {
 	lostAt    time.Duration // when it was announced last before that
 	offAt     time.Duration
 	executed  []time.Duration // automatic withdrawals
+	granted   []decide.Time   // leaves for them, carried out or not
 	left      bool            // automation took it out
 	back      bool            // and it was proven in again
 	cycles    []decide.Time
 	locked    bool
 	returned  decide.Time // ledger time of its last automatic return that starts a cooldown; 0 for none
-	moved     time.Duration
+	pardoned  bool        // an order stood over it since it was in
+	added     cause       // why its site wants it announced
 }
 
 // asking is a request as it was sent first.
@@ -238,8 +241,8 @@ func (j *judge) decided(a *agent, set steadycast.RouteSet, causes []cause) {
 		}
 	}
 	for _, c := range causes {
-		if _, is := set.Find(w.prefixes[c.prefix]); is && c.kind == byResume {
-			j.resumed(a, c)
+		if _, is := set.Find(w.prefixes[c.prefix]); is {
+			j.unit(a.p, c.prefix).added = c
 		}
 	}
 }
@@ -379,21 +382,22 @@ func (j *judge) cycle(u steadycast.Unit, h *history, lt decide.Time) {
 	h.left, h.back = true, false
 }
 
-// resumed judges an announcement without a permit.
-func (j *judge) resumed(a *agent, c cause) {
+// resumed judges an announcement without a permit, when the speaker has taken it.
+func (j *judge) resumed(p *place, prefix int, h *history) {
 	w := j.w
-	all, some := true, false
-	policy := w.table.PrefixPolicy(w.prefixes[c.prefix])
-	for s, sv := range w.table.Services {
-		for _, p := range sv.Prefixes {
-			if p == w.prefixes[c.prefix] {
+	if a := p.agent; a != nil {
+		all, some := true, false
+		for s, sv := range w.table.Services {
+			if slices.Contains(sv.Prefixes, w.prefixes[prefix]) {
 				ok := a.good[s] >= 3
 				all, some = all && ok, some || ok
 			}
 		}
+		any := w.table.PrefixPolicy(w.prefixes[prefix]).Needs == decide.NeedsAny
+		j.holds(iRestart, all || some && any || w.now-h.added.at > time.Second, "%s announces %s after %d passing local rounds", p.name, w.prefixes[prefix], a.good)
 	}
-	j.holds(iRestart, all || some && policy.Needs == decide.NeedsAny, "%s announces %s after %d passing local rounds", a.p.name, w.prefixes[c.prefix], a.good)
-	u := phaseOf(&j.view, w.unit(a.p, c.prefix))
-	h := j.unit(a.p, c.prefix)
-	j.holds(iRestart, u != nil && (u.Phase == steadycast.In || w.now-h.moved < 10*time.Second), "%s announces %s without a permit; its phase is not in", a.p.name, w.prefixes[c.prefix])
+	// What was lost may be announced although a permit to leave, which never was
+	// carried out, has put it out meanwhile: the site says so and it is void.
+	u := phaseOf(&j.view, w.unit(p, prefix))
+	j.holds(iRestart, !h.onPurpose || u != nil && u.Phase == steadycast.In, "%s left %s on purpose and announces it without a permit; its phase is not in", p.name, w.prefixes[prefix])
 }

@@ -138,6 +138,10 @@ func (j *judge) granted(r decide.Reply) {
 			}
 			j.happen("granted " + x.Permit.Action.String())
 			j.grants[grantKey{x.Unit, x.Permit.ID}] = &grant{action: x.Permit.Action, lt: r.LT}
+			if x.Permit.Action == steadycast.Withdraw {
+				h := j.unit(j.w.placeOf(x.Unit.Site), j.w.prefixAt(x.Unit.Prefix))
+				h.granted = append(h.granted, r.LT)
+			}
 		}
 	}
 }
@@ -149,20 +153,21 @@ func (j *judge) moved(before decide.View) {
 		u := &j.view.Units[i]
 		p, prefix := w.placeOf(u.Unit.Site), w.prefixAt(u.Unit.Prefix)
 		h := j.unit(p, prefix)
+		h.pardoned = h.pardoned || u.Order != steadycast.OrderNone
 		old := phaseOf(&before, u.Unit)
 		if old == nil || old.Phase == u.Phase {
 			continue
 		}
-		h.moved = w.now
 		switch u.Phase {
 		case steadycast.In:
+			h.pardoned = u.Order != steadycast.OrderNone
 			j.holds(iCounted, !h.onPurpose, "%s is counted in, and left on purpose", u.Unit)
 			if old.Phase == steadycast.Returning {
 				h.back = true
 			}
 		case steadycast.Returning:
 			h.returned = 0
-			if old.Ever && old.Order == steadycast.OrderNone && h.left && !old.Recalled {
+			if old.Ever && !h.pardoned {
 				h.returned = j.view.LT
 			}
 		}

@@ -12,6 +12,13 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 	w.mix(uint64(p.i)<<8 | uint64(prefix)<<1)
 	w.say("%s: wire %s announced=%v", p.name, w.prefixes[prefix], on)
 	if on {
+		if why.kind == byNobody { // the speaker was gone when it was decided, say
+			why = h.added
+		}
+		if why.kind == byResume {
+			j.resumed(p, prefix, h)
+		}
+		h.added = cause{}
 		if h.onPurpose {
 			j.holds(iAttributes, why.kind != byNobody || w.now-h.offAt > time.Second, "%s %s was withdrawn for %v, and nobody decided so", p.name, w.prefixes[prefix], w.now-h.offAt)
 			j.holds(iRestart, why.kind != byNobody, "%s announces %s again, and nobody decided so", p.name, w.prefixes[prefix])
@@ -118,7 +125,7 @@ func (j *judge) recovered() {
 		}
 		for i, prefix := range w.prefixes {
 			u := phaseOf(&view, w.unit(p, i))
-			if u == nil || u.Locked || u.Order != steadycast.OrderNone || u.Frozen != "" || j.unspent(p, i) {
+			if u == nil || u.Locked || u.Order != steadycast.OrderNone || u.Frozen != "" || j.spentAll(p, i) {
 				continue
 			}
 			r, _ := p.speaker.set.Find(prefix)
@@ -129,15 +136,16 @@ func (j *judge) recovered() {
 	}
 }
 
-// unspent: the site's budget keeps it out, and may do so for hours.
-func (j *judge) unspent(p *place, prefix int) bool {
+// spentAll: the site's budget keeps it out, and may do so for hours of ledger time.
+func (j *judge) spentAll(p *place, prefix int) bool {
+	const soon = 30_000 // ms: it may just have come back
 	g, n, long := j.w.table.Guards, 0, 0
-	for _, at := range j.unit(p, prefix).executed {
-		if j.w.now-at < g.SiteWindow+5*time.Second+15*time.Second {
-			n++
-		}
-		if j.w.now-at < g.SiteLongWindow+5*time.Second+15*time.Second {
+	for _, lt := range j.unit(p, prefix).granted {
+		if age := time.Duration(j.view.LT-lt-soon) * time.Millisecond; age < g.SiteLongWindow {
 			long++
+			if age < g.SiteWindow {
+				n++
+			}
 		}
 	}
 	return n >= g.SiteBudget || long >= g.SiteLongBudget

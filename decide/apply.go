@@ -49,7 +49,9 @@ func (a *applying) header() string {
 		return "this ledger has its genesis already"
 	case !born && e.Kind != KindGenesis:
 		return "the first entry must be the genesis"
-	case born && e.Epoch != a.Fence.Epoch:
+	case e.Kind == KindEpoch && e.Epoch <= a.Fence.Epoch:
+		return fmt.Sprintf("epoch %d is not above this ledger's %d", e.Epoch, a.Fence.Epoch)
+	case born && e.Kind != KindEpoch && e.Epoch != a.Fence.Epoch:
 		return fmt.Sprintf("epoch %d is not this ledger's %d", e.Epoch, a.Fence.Epoch)
 	}
 	return ""
@@ -96,6 +98,8 @@ func (a *applying) body() string {
 		return a.unlock(*e.Scope)
 	case KindResume:
 		return a.resume(*e.Scope)
+	case KindEpoch:
+		return a.epoch()
 	}
 	return "" // a tick
 }

@@ -61,6 +61,7 @@ const (
 	KindThaw       Kind = "thaw"        // and goes on: Scope
 	KindUnlock     Kind = "unlock"      // a person clears a lock: Scope
 	KindResume     Kind = "resume"      // a person ends `return: hold` for a unit: Scope
+	KindEpoch      Kind = "epoch"       // the ledger was recovered from what one voter had; Epoch is the new one
 )
 
 // Scope names what an entry is about; an empty field means every one.

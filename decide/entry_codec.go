@@ -87,6 +87,7 @@ var kinds = []kindBodies{
 	{KindThaw, bodyScope, 0},
 	{KindUnlock, bodyScope, 0},
 	{KindResume, bodyScope, 0},
+	{KindEpoch, 0, 0},
 }
 
 type kindBodies struct {

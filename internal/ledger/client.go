@@ -144,7 +144,7 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	text := fmt.Sprintf("no voter of the ledger was heard for %s", e.For.Round(time.Second))
+	text := fmt.Sprintf("no voter of the ledger was heard for %s", e.For.Truncate(time.Second))
 	if e.Last != nil {
 		text += ": " + e.Last.Error()
 	}

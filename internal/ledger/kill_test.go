@@ -3,6 +3,7 @@ package ledger
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,8 @@ func TestMain(m *testing.M) {
 	}
 	dir := os.Getenv("STEADYCAST_TEST_LEDGER")
 	if dir == "" {
+		flag.Parse()
+		_ = flag.Set("test.parallel", "8") // clusters mostly wait
 		os.Exit(m.Run())
 	}
 	l, err := Open(dir, policy("fra"), (&logbook{}).options())

@@ -13,27 +13,19 @@ import (
 // raftLogger passes on what raft says. Its lines of the trade (who votes for
 // whom) are for those who look for them: Info becomes Debug. A peer that is down
 // is worth a line, not two a second: of lines with the same beginning one passes
-// in raftLineEvery.
+// a minute.
 func raftLogger(to *slog.Logger) hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, Output: &raftLines{to: to, clock: newClock(), said: map[string]time.Duration{}}, DisableTime: true})
+	return hclog.New(&hclog.LoggerOptions{Name: "raft", Level: hclog.Info, Output: raftLines{to, newSparse()}, DisableTime: true})
 }
-
-const (
-	raftLineEvery = time.Minute
-	raftLineKinds = 256
-)
 
 // raftLines turns raft's lines into records.
 type raftLines struct {
-	to    *slog.Logger
-	clock clock
-
-	mu   sync.Mutex
-	said map[string]time.Duration // beginnings, and when they were passed on last
+	to     *slog.Logger
+	sparse *sparse
 }
 
 // Write takes one line: `[WARN]  raft: text: key=value`.
-func (w *raftLines) Write(b []byte) (int, error) {
+func (w raftLines) Write(b []byte) (int, error) {
 	level, text := slog.LevelDebug, strings.TrimSpace(string(b))
 	if word, rest, ok := strings.Cut(strings.TrimPrefix(text, "["), "]"); ok {
 		text = strings.TrimPrefix(strings.TrimSpace(rest), "raft: ")
@@ -42,24 +34,37 @@ func (w *raftLines) Write(b []byte) (int, error) {
 			level = slog.LevelWarn
 		}
 	}
-	if level > slog.LevelDebug && !w.pass(text) {
+	if beginning, _, _ := strings.Cut(text, ":"); level > slog.LevelDebug && !w.sparse.pass(beginning) {
 		return len(b), nil
 	}
 	w.to.Log(context.Background(), level, text, "of", "raft")
 	return len(b), nil
 }
 
-func (w *raftLines) pass(text string) bool {
-	beginning, _, _ := strings.Cut(text, ":")
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := w.clock.now()
-	if at, ok := w.said[beginning]; ok && now-at < raftLineEvery {
+// sparse lets each text pass once a minute, and remembers a bounded number.
+type sparse struct {
+	clock clock
+	mu    sync.Mutex
+	said  map[string]time.Duration // and when it passed last
+}
+
+const (
+	sparseEvery = time.Minute
+	sparseTexts = 256
+)
+
+func newSparse() *sparse { return &sparse{clock: newClock(), said: map[string]time.Duration{}} }
+
+func (s *sparse) pass(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.now()
+	if at, ok := s.said[text]; ok && now-at < sparseEvery {
 		return false
 	}
-	if len(w.said) >= raftLineKinds {
-		clear(w.said)
+	if len(s.said) >= sparseTexts {
+		clear(s.said)
 	}
-	w.said[beginning] = now
+	s.said[text] = now
 	return true
 }

@@ -33,6 +33,7 @@ const (
 type door struct {
 	net.Listener
 	log  *slog.Logger
+	said *sparse
 	tls  *tls.Config
 	raft *room
 	http *room
@@ -48,7 +49,7 @@ type door struct {
 // openDoor serves l until Close.
 func openDoor(l net.Listener, t TLS, fleet string, voter func(string) bool, log *slog.Logger) *door {
 	d := &door{
-		Listener: l, log: log, tls: t.server(fleet, RaftProtocol(fleet), httpProtocol), voter: voter,
+		Listener: l, log: log, said: newSparse(), tls: t.server(fleet, RaftProtocol(fleet), httpProtocol), voter: voter,
 		raft: newRoom(l.Addr()), http: newRoom(l.Addr()),
 		slots: make(chan struct{}, handshakes), conns: map[net.Conn]bool{},
 	}
@@ -106,7 +107,7 @@ func (d *door) welcome(raw net.Conn, fleet string) {
 	}
 	d.drop(raw)
 	raw.Close()
-	if err != nil && !errors.Is(err, io.EOF) { // who leaves in the middle was not refused
+	if err != nil && !errors.Is(err, io.EOF) && d.said.pass(err.Error()) { // who leaves in the middle was not refused
 		d.log.Warn("a connection to the ledger is refused", "from", raw.RemoteAddr(), "why", err)
 	}
 }

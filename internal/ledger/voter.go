@@ -131,6 +131,7 @@ type Voter struct {
 	changing sync.Mutex
 	linksMu  sync.Mutex
 	links    map[string]*link // to other voters, by address
+	excluded []string         // guarded by linksMu; see Recover
 	salt     string           // of the nonces of this process
 
 	// owned by run
@@ -171,6 +172,9 @@ func (v *Voter) open() (err error) {
 		return err
 	}
 	if v.store, err = openStore(o.Dir, heading{storeFormat, storeSchema, o.Fleet, o.Node}); err != nil {
+		return err
+	}
+	if v.excluded, err = v.store.excluded(); err != nil {
 		return err
 	}
 	v.raftLog = raftLogger(v.log)
@@ -252,6 +256,9 @@ func (v *Voter) servers() []raft.Server {
 
 // speaksRaft: a node that is a voter, or that node.yaml expects to be one.
 func (v *Voter) speaksRaft(node string) bool {
+	if v.isExcluded(node) {
+		return false
+	}
 	if _, ok := v.opts.peer(node); ok {
 		return true
 	}
@@ -318,6 +325,9 @@ func (v *Voter) release() error {
 		}
 	}
 	v.helpers.Wait()
+	for _, l := range v.links {
+		l.close()
+	}
 	if v.store != nil {
 		errs = append(errs, v.store.close())
 	}

@@ -194,6 +194,9 @@ func (v *Voter) change(ctx context.Context, in, out []string) error {
 	}
 	for _, p := range joining {
 		id, address := raft.ServerID(p.Node), raft.ServerAddress(p.Address)
+		if err := v.admit(p.Node); err != nil {
+			return err
+		}
 		if _, known := serverAt(servers, p.Node); !known {
 			if index, err = step(v.raft.AddNonvoter(id, address, index, changeTimeout)); err != nil {
 				return fmt.Errorf("%s cannot be taken in: %w", p.Node, err)

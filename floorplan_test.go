@@ -27,6 +27,7 @@ var floorplan = map[string]string{
 	"internal/ledger":  ". decide",              // keeps a decide.Fleet and feeds it
 	"internal/role":    ".",                     // what every process shares
 	"internal/pki":     ". internal/role",       // who is who; it writes files as every process does
+	"internal/mesh":    ". internal/pki",        // carries what was seen between nodes, and knows who says it
 	"internal/speaker": ". bgp internal/role",   // the speaker's process and its client; no decide, no ledger
 	"internal/api":     ". decide",              // wire types, server, client
 	"internal/metrics": ". decide internal/api", // the only file that names metrics

@@ -76,12 +76,18 @@ func difference(was, is *decide.View) (d viewDelta, ok bool) {
 		return d, false
 	}
 	if !same(was.Orders, is.Orders) {
-		d.Orders = &is.Orders
+		d.Orders = whole(is.Orders)
 	}
 	if !same(was.Freezes, is.Freezes) {
-		d.Freezes = &is.Freezes
+		d.Freezes = whole(is.Freezes)
 	}
 	return d, true
+}
+
+// whole is a list to replace another with; an empty one is said, too.
+func whole[T any](list []T) *[]T {
+	list = append([]T{}, list...)
+	return &list
 }
 
 // follow makes the next view of was, which it leaves as it is.

@@ -1,0 +1,111 @@
+package ledger
+
+import (
+	"encoding/json"
+	"net/netip"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// TestDeltaFollows: whatever entries come, each report that a watcher is sent
+// leads from the view before to the one after, over the wire and back.
+func TestDeltaFollows(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		sites := []string{"ams", "fra", "lon"}
+		f := decide.NewFleet()
+		var fed feed
+		have := f.View()
+		fed.add(have, nil)
+		full := 0
+		apply := func(k decide.Kind, change func(*decide.Entry)) {
+			e := decide.Entry{Kind: k, Schema: decide.Schema, Rules: decide.RulesLevel, Epoch: max(f.Fence().Epoch, 1), LT: f.LT() + 1000, Actor: "ann", Reason: "r"}
+			change(&e)
+			r, err := f.Apply(e)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			want := f.View()
+			fed.add(want, r.Events)
+			lines, newest := fed.since(have.Fence)
+			if newest != want.Fence || len(lines) != 1 {
+				rt.Fatalf("%d lines to %s", len(lines), newest)
+			}
+			var rep report
+			if err := json.Unmarshal(lines[0], &rep); err != nil {
+				rt.Fatal(err)
+			}
+			switch {
+			case rep.Full != nil:
+				full++
+				have = *rep.Full
+			case rep.From != have.Fence:
+				rt.Fatalf("from %s at %s", rep.From, have.Fence)
+			default:
+				before, _ := json.Marshal(have)
+				next, err := rep.Delta.follow(&have)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				if after, _ := json.Marshal(have); string(after) != string(before) {
+					rt.Fatal("the view that readers have was written to")
+				}
+				have = next
+			}
+			if !same(have, want) {
+				a, _ := json.Marshal(have)
+				b, _ := json.Marshal(want)
+				rt.Fatalf("after %s:\n%s\n%s", k, a, b)
+			}
+		}
+		table := policy(sites...)
+		table.Revision = 1
+		apply(decide.KindGenesis, func(e *decide.Entry) { e.Table = &table })
+		for range rapid.IntRange(1, 40).Draw(rt, "entries") {
+			site := rapid.SampledFrom(sites).Draw(rt, "site")
+			switch k := rapid.SampledFrom([]decide.Kind{decide.KindTick, decide.KindVerdict, decide.KindVerdict, decide.KindDecide, decide.KindIn, decide.KindOrder, decide.KindOrderClear, decide.KindFreeze, decide.KindThaw, decide.KindTable, decide.KindEpoch}).Draw(rt, "kind"); k {
+			case decide.KindVerdict:
+				apply(k, func(e *decide.Entry) {
+					e.Verdicts = []steadycast.Verdict{{Site: site, Service: "web", State: rapid.SampledFrom([]steadycast.State{steadycast.Healthy, steadycast.Unhealthy}).Draw(rt, "state"), Reason: "r"}}
+				})
+			case decide.KindDecide:
+				apply(k, func(e *decide.Entry) {
+					e.Decide = &decide.Decide{Requests: []steadycast.Request{{
+						ID: steadycast.RequestID{Incarnation: 1, Seq: f.Fence().Index}, Site: site, Prefixes: []netip.Prefix{unitOf(site).Prefix},
+						Action: rapid.SampledFrom([]steadycast.Action{steadycast.Withdraw, steadycast.Return}).Draw(rt, "action"), Class: steadycast.Hard,
+					}}}
+				})
+			case decide.KindIn:
+				apply(k, func(e *decide.Entry) {
+					for _, u := range f.View().Units {
+						if u.Unit.Site == site {
+							e.Return = &decide.ReturnProof{Unit: u.Unit, ID: u.Return}
+						}
+					}
+				})
+			case decide.KindOrder:
+				apply(k, func(e *decide.Entry) {
+					e.Order = &steadycast.Order{Kind: steadycast.OrderWithdraw, Site: site, Actor: "ann", Reason: "r", Force: true, For: 5000000000}
+				})
+			case decide.KindOrderClear, decide.KindFreeze, decide.KindThaw:
+				apply(k, func(e *decide.Entry) { e.Scope = &decide.Scope{Site: site} })
+			case decide.KindTable:
+				apply(k, func(e *decide.Entry) {
+					next := policy(append(sites, "par", "rom")[:rapid.IntRange(2, 5).Draw(rt, "sites")]...)
+					next.Revision = f.View().Table.Revision + 1
+					e.Table = &next
+				})
+			case decide.KindEpoch:
+				apply(k, func(e *decide.Entry) { e.Epoch++ })
+			default:
+				apply(k, func(*decide.Entry) {})
+			}
+		}
+		if full > 0 && len(fed.ring) > feedKeeps {
+			rt.Fatal("the ring grows")
+		}
+	})
+}

@@ -23,6 +23,7 @@ type link struct {
 	q         *queue
 	transport *http.Transport
 	stop      context.CancelFunc // guarded by Mesh.mu
+	dialing   sync.WaitGroup     // entered under mu while life lasts
 
 	mu       sync.Mutex
 	up       bool      // a stream stands and the reader's nonces arrive on it
@@ -32,6 +33,7 @@ type link struct {
 	calls    uint64    // ever
 	end      context.CancelCauseFunc
 	conn     *tls.Conn            // of the last call; closed with its stream
+	life     context.Context      // of run; no dial outlives it
 	sent     uint64               // reports that the stream has taken
 	got      uint64               // that the reader says have arrived
 	unproven time.Time            // since when there is one that has not; zero for none
@@ -55,28 +57,51 @@ func newLink(m *Mesh, p Peer) *link {
 		DisableCompression:  true,
 		HTTP2:               &http.HTTP2Config{SendPingTimeout: silence / 2, PingTimeout: silence / 2, WriteByteTimeout: silence, MaxReadFrameSize: maxFrame},
 		DialTLSContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			conn, err := m.o.Dial(ctx, network, p.Addr.String())
-			if err != nil {
-				return nil, err
-			}
-			c := tls.Client(conn, m.creds.ClientConfig(pki.Mesh, want))
-			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-			defer cancel()
-			if err := c.HandshakeContext(ctx); err != nil {
-				conn.Close()
-				return nil, err
-			}
-			l.mu.Lock()
-			l.conn = c
-			l.mu.Unlock()
-			return c, nil
+			return l.dial(ctx, network, want)
 		},
 	}
 	return l
 }
 
+// dial opens the connection. The transport dials on after its request has
+// ended, so this ends with the link itself.
+func (l *link) dial(ctx context.Context, network string, want pki.Identity) (net.Conn, error) {
+	l.mu.Lock()
+	if l.life == nil || l.life.Err() != nil {
+		l.mu.Unlock()
+		return nil, errStopped
+	}
+	l.dialing.Add(1)
+	defer l.dialing.Done()
+	ctx, cancel := context.WithTimeout(ctx, handshake)
+	defer cancel()
+	defer context.AfterFunc(l.life, cancel)()
+	l.mu.Unlock()
+
+	conn, err := l.m.o.Dial(ctx, network, l.peer.Addr.String())
+	if err != nil {
+		return nil, err
+	}
+	c := tls.Client(conn, l.m.creds.ClientConfig(pki.Mesh, want))
+	if err := c.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.life.Err() != nil {
+		conn.Close()
+		return nil, errStopped
+	}
+	l.conn = c
+	return c, nil
+}
+
 // run keeps a stream until ctx ends.
 func (l *link) run(ctx context.Context) {
+	l.mu.Lock()
+	l.life = ctx
+	l.mu.Unlock()
 	defer l.hangUp()
 	for {
 		err := l.stream(ctx)
@@ -116,6 +141,7 @@ func (l *link) ended(err error) {
 
 // hangUp closes the connection, once nobody calls any more.
 func (l *link) hangUp() {
+	l.dialing.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn != nil {
@@ -123,6 +149,8 @@ func (l *link) hangUp() {
 	}
 	l.up, l.end, l.conn, l.err = false, nil, nil, "stopped"
 }
+
+var errStopped = errors.New("stopped")
 
 var errSilent = fmt.Errorf("nothing arrived for %s", silence)
 

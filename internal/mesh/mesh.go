@@ -67,6 +67,8 @@ const (
 	patience = 2 * time.Second
 	// silence ends a stream on which nothing arrives.
 	silence = 10 * time.Second
+	// handshake is how long a call may take to be answered and to agree.
+	handshake = 5 * time.Second
 	// judgeEvery is how many pulses lie between two looks at the certificates of
 	// standing links.
 	judgeEvery = 10
@@ -102,7 +104,7 @@ func New(o Options) (*Mesh, error) {
 		o.Digest = DefaultDigest
 	}
 	if o.Dial == nil {
-		o.Dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+		o.Dial = (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	}
 	if o.OnObservation == nil {
 		o.OnObservation = func(Heard) {}
@@ -203,6 +205,9 @@ func (m *Mesh) Run(ctx context.Context, ln net.Listener) error {
 	for n := 1; ; n++ {
 		select {
 		case err := <-served:
+			if ctx.Err() != nil {
+				return nil
+			}
 			return fmt.Errorf("mesh: the listener is gone: %w", err)
 		case <-ctx.Done():
 			return nil

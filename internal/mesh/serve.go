@@ -48,7 +48,7 @@ func (m *Mesh) serve(ctx context.Context, ln net.Listener) error {
 		Handler:           m.admitted(mux),
 		Protocols:         protocols,
 		TLSConfig:         m.creds.ServerConfig(pki.Mesh),
-		ReadHeaderTimeout: 5 * time.Second, // the handshake too
+		ReadHeaderTimeout: handshake, // the handshake too
 		IdleTimeout:       2 * silence,
 		MaxHeaderBytes:    16 << 10,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 32, MaxReadFrameSize: maxFrame, SendPingTimeout: silence / 2, PingTimeout: silence / 2, WriteByteTimeout: silence},

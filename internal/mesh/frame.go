@@ -96,9 +96,9 @@ func decodeNamed(b []byte) (name []byte, s Signed, err error) {
 	return b[:n], Signed(b[n:]), nil
 }
 
-// readFrame reads one frame. buf is used if it is large enough; what is
-// returned is good until the next call with it.
-func readFrame(r io.Reader, buf []byte) (kind, []byte, error) {
+// readFrame reads one frame. buf is used and grown; what is returned is good
+// until the next call with it.
+func readFrame(r io.Reader, buf *[]byte) (kind, []byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, nil, err
@@ -107,10 +107,10 @@ func readFrame(r io.Reader, buf []byte) (kind, []byte, error) {
 	if n == 0 || n > maxFrame {
 		return 0, nil, fmt.Errorf("a frame of %d octets; allowed: 1 to %d", n, maxFrame)
 	}
-	if uint32(cap(buf)) < n {
-		buf = make([]byte, n)
+	if uint32(cap(*buf)) < n {
+		*buf = make([]byte, max(n, 1<<10))
 	}
-	b := buf[:n]
+	b := (*buf)[:n]
 	if _, err := io.ReadFull(r, b); err != nil {
 		return 0, nil, fmt.Errorf("a frame is cut short: %w", err)
 	}

@@ -184,12 +184,9 @@ func (l *link) stream(parent context.Context) error {
 	}
 	var buf []byte
 	for {
-		k, b, err := readFrame(resp.Body, buf)
+		k, b, err := readFrame(resp.Body, &buf)
 		if err != nil {
 			return cause(ctx, err)
-		}
-		if cap(b) > cap(buf) {
-			buf = b[:0]
 		}
 		watchdog.Reset(silence)
 		if err := l.frame(k, b); err != nil {

@@ -129,7 +129,7 @@ func (m *Mesh) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	ctl := http.NewResponseController(w)
 	ctl.SetReadDeadline(time.Now().Add(silence))
-	k, b, err := readFrame(r.Body, nil)
+	k, b, err := readFrame(r.Body, new([]byte))
 	var h hello
 	if err == nil && (k != kindHello || json.Unmarshal(b, &h) != nil) {
 		err = errors.New("the first frame is not a greeting")
@@ -212,15 +212,12 @@ func (c *caller) read(ctl *http.ResponseController) error {
 	var buf []byte
 	for {
 		ctl.SetReadDeadline(time.Now().Add(silence))
-		k, b, err := readFrame(c.r.Body, buf)
+		k, b, err := readFrame(c.r.Body, &buf)
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				return errors.New("it hung up")
 			}
 			return err
-		}
-		if cap(b) > cap(buf) {
-			buf = b[:0]
 		}
 		if err := c.frame(k, b); err != nil {
 			return err

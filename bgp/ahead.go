@@ -20,8 +20,9 @@ import (
 const aheadRoom = 8 << 10
 
 // withdrawAhead writes the withdrawal of those prefixes that the router holds,
-// as far as that is possible at once. What is not stays GoBGP's to do.
-func (n *neighbor) withdrawAhead(prefixes []netip.Prefix) {
+// as far as that is possible at once, and returns them in order; GoBGP must be
+// told all of them. What is not possible stays GoBGP's alone to do.
+func (n *neighbor) withdrawAhead(prefixes []netip.Prefix) []netip.Prefix {
 	n.mu.Lock()
 	s := n.session
 	var held []netip.Prefix
@@ -29,19 +30,20 @@ func (n *neighbor) withdrawAhead(prefixes []netip.Prefix) {
 		held = n.sent.holds(prefixes)
 	}
 	n.mu.Unlock()
-	if len(held) > 0 && s.ups.Load() == 2 {
-		s.withdrawAhead(held)
+	if len(held) == 0 || s.ups.Load() != 2 {
+		return nil
 	}
+	return s.withdrawAhead(held)
 }
 
-func (s *session) withdrawAhead(held []netip.Prefix) {
+func (s *session) withdrawAhead(held []netip.Prefix) (gone []netip.Prefix) {
 	if !s.routerWrite.TryLock() {
-		return
+		return nil
 	}
 	defer s.routerWrite.Unlock()
 	select {
 	case <-s.ended:
-		return
+		return nil
 	default:
 	}
 	var b batch
@@ -50,18 +52,20 @@ func (s *session) withdrawAhead(held []netip.Prefix) {
 		if len(ps) > 0 {
 			b.octets = append(b.octets, m...)
 			b.updates = append(b.updates, sentUpdate{&update{withdrawn: ps}, len(m), len(b.octets)})
+			gone = append(gone, ps...) // IPv4 before IPv6, as comparePrefix has it
 		}
 	}
 	if out, err := unacknowledged(s.raw); err != nil || out+len(b.octets) > aheadRoom {
-		return
+		return nil
 	}
-	for _, u := range b.updates {
-		for _, p := range u.withdrawn {
-			s.ahead[p] = struct{}{}
-		}
+	for _, p := range gone {
+		s.ahead[p] = struct{}{}
 	}
 	s.n.messagesOut.Add(uint64(len(b.updates)))
-	s.send(&b) // an error ends the session by way of readGoBGP's next write
+	if err := s.send(&b); err != nil {
+		go s.end(faultOf(err)) // it takes the lock that is held here
+	}
+	return gone
 }
 
 // leaveOut takes the messages out of b that withdraw what was withdrawn ahead,

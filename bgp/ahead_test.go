@@ -1,10 +1,15 @@
 package bgp
 
 import (
+	"context"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
+
+	api "github.com/osrg/gobgp/v3/api"
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/bgp/sink"
@@ -45,11 +50,87 @@ func TestWithdrawalMessage(t *testing.T) {
 	}
 }
 
+// A withdrawal is at the router while GoBGP stands still; when GoBGP comes to
+// it, it is not said again. What is wanted in between is heard at last.
+func TestWithdrawalWaitsForNoGoBGP(t *testing.T) {
+	r := listenSink(t, sink.Options{})
+	sp := speak(t, towards(r))
+	eventually(t, sp, "established", established)
+	apply(t, sp, routes(net1, net2, net6)...)
+	hears(t, r, "all", func(tb sink.Table) bool { return held(tb) == 3 })
+	eventually(t, sp, "all acknowledged", func(a steadycast.Actual) bool {
+		return !slices.ContainsFunc(a.Sent, func(s steadycast.Sent) bool { return s.Acked.IsZero() })
+	})
+	peer := sp.Actual().Peers[0]
+	source := slices.Collect(maps.Keys(r.Table()))[0]
+	before := r.Updates(source)
+
+	goOn := haltGoBGP(t, sp)
+	applied := make(chan error, 2)
+	next := func(version uint64, rs ...steadycast.Route) {
+		set := steadycast.RouteSet{Incarnation: 1, Version: version, Routes: rs}
+		go func() { applied <- sp.Apply(set) }()
+	}
+	now := sp.Actual().Version
+	next(now+1, routes(net2)...)
+	hears(t, r, "two withdrawn", func(tb sink.Table) bool { return held(tb) == 1 })
+	if n := r.Updates(source) - before; n != 2 {
+		t.Errorf("%d UPDATEs for one prefix of each family, want 2", n)
+	}
+	eventually(t, sp, "both recorded and acknowledged", func(a steadycast.Actual) bool {
+		n := 0
+		for _, s := range a.Sent {
+			if !s.Announced && !s.Acked.IsZero() {
+				n++
+			}
+		}
+		return n == 2 && a.Peers[0].Announced == 1
+	})
+	next(now+2, routes(net1, net2)...) // wanted again before GoBGP knows that it was not
+	goOn()
+	for range 2 {
+		if err := <-applied; err != nil {
+			t.Error(err)
+		}
+	}
+	hears(t, r, "the one that is wanted again", func(tb sink.Table) bool { return held(tb) == 2 })
+	eventually(t, sp, "the record of it", func(a steadycast.Actual) bool { return a.Peers[0].Announced == 2 })
+	if n := r.Updates(source) - before; n != 3 {
+		t.Errorf("%d UPDATEs in all, want 3: nothing is said twice", n)
+	}
+	if p := sp.Actual().Peers[0]; p.Flaps != peer.Flaps {
+		t.Error("the session was lost")
+	}
+}
+
+// haltGoBGP makes the speaker's GoBGP servers stand still, as during another
+// one's start, until the returned function is called.
+func haltGoBGP(t *testing.T, sp *Speaker) func() {
+	t.Helper()
+	world.mu.Lock()
+	st := &standstill{live: map[*gobgpServer]struct{}{}, arrived: make(chan struct{}), over: make(chan struct{})}
+	for _, n := range sp.neighbors {
+		st.live[n.engine.srv] = struct{}{}
+	}
+	world.still.Store(st)
+	for srv := range st.live {
+		go srv.GetBgp(context.Background(), &api.GetBgpRequest{})
+	}
+	for range st.live {
+		<-st.arrived
+	}
+	return sync.OnceFunc(func() {
+		world.still.Store(nil)
+		close(st.over)
+		world.mu.Unlock()
+	})
+}
+
 // Whatever is wanted in whatever haste, in the end the router has what was
 // wanted last, and no row is stale: an overtaken withdrawal never takes back
 // what came after it, and none is lost.
 func TestAheadInHaste(t *testing.T) {
-	r := listenSink(t, sink.Options{Address: "127.0.0.1:0", ASN: 65000, RouterID: netip.MustParseAddr("10.0.0.1")})
+	r := listenSink(t, sink.Options{})
 	prefixes := []netip.Prefix{
 		netip.MustParsePrefix("192.0.2.1/32"), netip.MustParsePrefix("192.0.2.2/32"), netip.MustParsePrefix("192.0.2.3/32"),
 		netip.MustParsePrefix("2001:db8::1/128"), netip.MustParsePrefix("2001:db8::2/128"),
@@ -58,21 +139,29 @@ func TestAheadInHaste(t *testing.T) {
 	eventually(t, s, "established", established)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var set steadycast.RouteSet
-	for i := range 300 {
+	var haste sync.WaitGroup
+	for i := range 400 {
 		set = steadycast.RouteSet{Incarnation: 1, Version: uint64(i + 1)}
 		for _, p := range prefixes {
 			if rng.IntN(2) == 0 {
 				set.Routes = append(set.Routes, steadycast.Route{Prefix: p, Stance: steadycast.Stance(rng.IntN(3))})
 			}
 		}
-		if err := s.Apply(set); err != nil {
-			t.Fatal(err)
+		// Some are wanted before the one before was carried out, or after a later one.
+		now := set
+		haste.Go(func() { _ = s.Apply(now) })
+		if rng.IntN(3) == 0 {
+			haste.Wait()
 		}
 		if i%20 == 19 { // now and then it comes to rest
+			haste.Wait()
+			set.Version++
+			if err := s.Apply(set); err != nil {
+				t.Fatal(err)
+			}
 			waitAgree(t, r, s, set)
 		}
 	}
-	waitAgree(t, r, s, set)
 }
 
 // waitAgree waits until the router's table and the record of what was sent are

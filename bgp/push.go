@@ -128,9 +128,12 @@ func (p *pusher) push() {
 // stops when there is a newer wish than gen.
 func (p *pusher) apply(routes []steadycast.Route, gen uint64) (done bool, err error) {
 	gone, come := p.difference(routes)
+	ahead := p.n.withdrawAhead(gone)
 	p.base = nil
 	for _, q := range gone {
-		if p.gen.Load() != gen {
+		// What went ahead must be followed, whatever is wanted by now: else
+		// GoBGP would think that the router still has it.
+		if _, follow := slices.BinarySearchFunc(ahead, q, comparePrefix); !follow && p.gen.Load() != gen {
 			return false, nil
 		}
 		if e := p.n.engine.withdraw(q); e != nil {

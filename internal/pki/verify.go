@@ -18,13 +18,16 @@ const (
 	// Ledger links carry the ledger. Without it nothing can be put right, so a
 	// certificate is accepted for [Grace] before and after its time, with an alarm.
 	Ledger
+	// LedgerCalls are what agents and tools ask of a voter, over HTTP/2, with the
+	// same grace: a site that may not ask cannot leave.
+	LedgerCalls
 )
 
 // Grace is how far outside its time a certificate still opens a ledger link.
 const Grace = 7 * 24 * time.Hour
 
 func (p Purpose) grace() time.Duration {
-	if p == Ledger {
+	if p == Ledger || p == LedgerCalls {
 		return Grace
 	}
 	return 0

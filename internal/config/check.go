@@ -110,3 +110,13 @@ func (ps Problems) sum() string {
 		return "ok"
 	}
 }
+
+// LoadTable reads a fleet.yaml by itself, fills in its defaults and judges it.
+// What it holds is of use only when Problems.Err is nil.
+func LoadTable(file string) (Fleet, Problems) {
+	src, ps := read(file)
+	if ps != nil {
+		return Fleet{}, ps
+	}
+	return alone(file, src)
+}

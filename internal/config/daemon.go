@@ -17,13 +17,7 @@ const maxSocket = 107
 // daemon judges the settings of the processes themselves.
 func (j *judge) daemon() {
 	n, r := &j.cfg.Node, j.node
-	switch n.Mode {
-	case "solo":
-	case "fleet":
-		j.say(r, "mode", "fleet comes with the fleet ledger, which this version does not have; allowed: solo")
-	default:
-		j.word("mode", n.Mode, "solo")
-	}
+	j.word("mode", n.Mode, "solo", "fleet")
 	if n.Site == "" && !r.wrote("site") {
 		j.say(r, "site", "is missing; give the name of this node's site, such as fra")
 	} else {
@@ -36,12 +30,13 @@ func (j *judge) daemon() {
 
 	for i, role := range n.Roles {
 		at := fmt.Sprintf("roles[%d]", i)
-		j.word(at, role, "speaker", "agent")
+		j.word(at, role, "speaker", "agent", "ledger")
 		if slices.Contains(n.Roles[:i], role) {
 			j.say(r, at, "%q stands here twice; name it once", role)
 		}
 	}
-	for _, p := range []struct{ path, value string }{{"state_dir", n.StateDir}, {"run_dir", n.RunDir}, {"socket", n.Socket}, {"speaker_socket", n.SpeakerSocket}} {
+	j.voters()
+	for _, p := range []struct{ path, value string }{{"state_dir", n.StateDir}, {"run_dir", n.RunDir}, {"socket", n.Socket}, {"speaker_socket", n.SpeakerSocket}, {"ledger_socket", n.LedgerSocket}} {
 		if !filepath.IsAbs(p.value) {
 			j.say(r, p.path, "%q is not an absolute path", brief(p.value))
 		}
@@ -55,6 +50,9 @@ func (j *judge) daemon() {
 	}
 	if n.Socket == n.SpeakerSocket {
 		j.say(r, "speaker_socket", "%q is the agent's socket too; each needs its own", n.SpeakerSocket)
+	}
+	if n.LedgerSocket == n.Socket || n.LedgerSocket == n.SpeakerSocket {
+		j.say(r, "ledger_socket", "%q is another role's socket too; each needs its own", n.LedgerSocket)
 	}
 	j.word("log.level", n.Log.Level, "debug", "info", "warn", "error")
 	j.word("log.format", n.Log.Format, "text", "json")

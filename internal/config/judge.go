@@ -132,6 +132,9 @@ func inside(path, base string) bool {
 // whole judges node.yaml with its table.
 func (j *judge) whole() {
 	j.daemon()
+	if j.votesOnly() {
+		return
+	}
 	j.source()
 	if j.known {
 		j.fleet()

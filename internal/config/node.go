@@ -15,8 +15,9 @@ import (
 // Fields marked `layer` may also be set by a STEADYCAST_* variable or a flag;
 // see [Load].
 type Node struct {
-	// Mode is solo: one site with a ledger of its own.
-	Mode string `yaml:"mode" layer:"one site with a ledger of its own (solo)"`
+	// Mode is solo: one site with a ledger of its own; or fleet: sites that
+	// decide together, by the ledger that Ledger names.
+	Mode string `yaml:"mode" layer:"one site with a ledger of its own (solo), or many with one together (fleet)"`
 	// Fleet is the name of the fleet; default "default".
 	Fleet string `yaml:"fleet" layer:"name of the fleet"`
 	// Site this node belongs to: [a-z][a-z0-9_-]{0,62}.
@@ -40,7 +41,12 @@ type Node struct {
 	// stand for the prefix looked at.
 	Outside []probe.Check `yaml:"outside" empty:"ok"`
 
-	// Roles that `steadycast run` starts: speaker, agent. Default both.
+	// Ledger says where the fleet's ledger is, TLS what this node proves itself
+	// with to other nodes. Both are for mode fleet.
+	Ledger Ledger `yaml:"ledger"`
+	TLS    TLS    `yaml:"tls"`
+
+	// Roles that `steadycast run` starts: speaker, agent (default both), ledger.
 	Roles []string `yaml:"roles"`
 	// StateDir keeps what must survive a restart; default /var/lib/steadycast.
 	StateDir string `yaml:"state_dir" layer:"directory of what must survive a restart"`
@@ -50,6 +56,9 @@ type Node struct {
 	Socket string `yaml:"socket" layer:"unix socket of the agent's API"`
 	// SpeakerSocket is where the agent reaches the speaker; default RunDir/speaker.sock.
 	SpeakerSocket string `yaml:"speaker_socket" layer:"unix socket of the speaker"`
+	// LedgerSocket is where `steadycast ledger` reaches the voter of this node;
+	// default RunDir/ledger.sock.
+	LedgerSocket string `yaml:"ledger_socket" layer:"unix socket of the voter"`
 	// SocketGroup may use Socket besides its owner; default none.
 	SocketGroup string `yaml:"socket_group" layer:"group that may use the API socket"`
 
@@ -67,6 +76,38 @@ type Node struct {
 	// Exec lists the programs that exec checks of a Table may run, as absolute
 	// paths. Checks written in node.yaml itself need no mention.
 	Exec []string `yaml:"exec" empty:"ok"`
+}
+
+// Ledger names the voters of the fleet.
+type Ledger struct {
+	// Listen is the address of the voter on this node, an IP literal and a port;
+	// default the one that Peers gives it.
+	Listen string `yaml:"listen"`
+	// Peers are all voters, and those that are to become one.
+	Peers []LedgerPeer `yaml:"peers"`
+	// MaxRTT is the greatest round trip between two voters, the same at all of
+	// them; default 100ms. One that hears no leader for ten times as long (at
+	// least 1s) looks for another.
+	MaxRTT time.Duration `yaml:"max_rtt"`
+}
+
+// LedgerPeer is one voter.
+type LedgerPeer struct {
+	// Node is its name, as in its certificate.
+	Node string `yaml:"node"`
+	// Address is where others reach it: an IP literal and a port, inside no prefix
+	// that the fleet announces.
+	Address string `yaml:"address"`
+	// FailureDomain is what it shares its fate with: a power feed, an uplink, a
+	// provider. No two voters may share one.
+	FailureDomain string `yaml:"failure_domain"`
+}
+
+// TLS is where a node's certificate and keys are.
+type TLS struct {
+	// Dir is the directory that `steadycast pki issue` made; default
+	// /etc/steadycast/pki.
+	Dir string `yaml:"dir"`
 }
 
 // Log says how the processes log, to standard error.
@@ -102,6 +143,8 @@ func newNode() Node {
 		Fleet:          "default",
 		StateDir:       "/var/lib/steadycast",
 		RunDir:         "/run/steadycast",
+		Ledger:         Ledger{MaxRTT: 100 * time.Millisecond},
+		TLS:            TLS{Dir: "/etc/steadycast/pki"},
 		Log:            Log{Level: "info", Format: "text"},
 		Metrics:        Metrics{Listen: "127.0.0.1:9342"},
 		AgentLost:      "keep",
@@ -116,9 +159,15 @@ func (n *Node) settle() {
 	if n.Site != "" {
 		n.Node = cmp.Or(n.Node, n.Site+"-1")
 	}
+	for _, p := range n.Ledger.Peers {
+		if n.Ledger.Listen == "" && p.Node == n.Node && n.Node != "" {
+			n.Ledger.Listen = p.Address
+		}
+	}
 	if len(n.Roles) == 0 {
 		n.Roles = []string{"speaker", "agent"}
 	}
 	n.Socket = cmp.Or(n.Socket, filepath.Join(n.RunDir, "agent.sock"))
+	n.LedgerSocket = cmp.Or(n.LedgerSocket, filepath.Join(n.RunDir, "ledger.sock"))
 	n.SpeakerSocket = cmp.Or(n.SpeakerSocket, filepath.Join(n.RunDir, "speaker.sock"))
 }

@@ -56,6 +56,9 @@ type VoterOptions struct {
 	Log *slog.Logger
 	// Exit ends the process; default os.Exit.
 	Exit func(code int)
+	// Alive is called by the loop that leads or waits to, at least once a second;
+	// default none.
+	Alive func()
 
 	// What tests put a bad world in with.
 	listener net.Listener
@@ -79,6 +82,9 @@ func (o *VoterOptions) settle() {
 	}
 	if o.Exit == nil {
 		o.Exit = os.Exit
+	}
+	if o.Alive == nil {
+		o.Alive = func() {}
 	}
 	if o.dial == nil {
 		o.dial = dialTCP

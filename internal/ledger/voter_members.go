@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -284,4 +285,68 @@ func (v *Voter) caughtUp(ctx context.Context, p Peer) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// Survey is how all voters are, as one of them sees it.
+type Survey struct {
+	// From is who asked.
+	From   string        `json:"from"`
+	Voters []SurveyState `json:"voters"`
+	// Problem says what is unsafe in the set as it is; empty if nothing.
+	Problem string `json:"problem,omitempty"`
+}
+
+// SurveyState is what one voter answered, or why it did not.
+type SurveyState struct {
+	Member
+	State *State `json:"state,omitempty"`
+	Error string `json:"error,omitempty"`
+	// RTTMicros is how long the answer took, in microseconds; 0 for the asker itself.
+	RTTMicros int64 `json:"rtt_us,omitempty"`
+}
+
+// Survey asks all voters, and those that node.yaml expects to vote.
+func (v *Voter) Survey(ctx context.Context) Survey {
+	s := Survey{From: v.opts.Node}
+	for _, m := range v.Members() {
+		s.Voters = append(s.Voters, SurveyState{Member: m})
+	}
+	if len(s.Voters) > 0 {
+		var set []Peer
+		for _, m := range s.Voters {
+			if m.Voter {
+				set = append(set, m.Peer)
+			}
+		}
+		if err := unsafe(set); err != nil {
+			s.Problem = err.Error()
+		}
+	}
+	for _, p := range v.opts.Peers {
+		if !slices.ContainsFunc(s.Voters, func(x SurveyState) bool { return x.Node == p.Node }) {
+			s.Voters = append(s.Voters, SurveyState{Member: Member{Peer: p}})
+		}
+	}
+	var asked sync.WaitGroup
+	for i := range s.Voters {
+		x := &s.Voters[i]
+		if x.Node == v.opts.Node {
+			own := v.State()
+			x.State = &own
+			continue
+		}
+		asked.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, changeTimeout/2)
+			defer cancel()
+			began := v.clock.now()
+			state, err := v.ask(ctx, x.Peer)
+			if err != nil {
+				x.Error = err.Error()
+				return
+			}
+			x.State, x.RTTMicros = &state, (v.clock.now() - began).Microseconds()
+		})
+	}
+	asked.Wait()
+	return s
 }

@@ -46,6 +46,7 @@ func (v *Voter) run() {
 				}
 			}
 		}
+		v.opts.Alive()
 		if v.raft.State() == raft.Leader {
 			v.reign()
 		}
@@ -83,6 +84,7 @@ func (v *Voter) reign() {
 	probe := time.NewTicker(progressEvery)
 	defer probe.Stop()
 	for v.leads() {
+		v.opts.Alive()
 		r.mu.Unlock()
 		var batch []op
 		proof := false
@@ -109,10 +111,10 @@ func (v *Voter) reign() {
 			v.lead.hear(b.at, b.beat)
 		}
 		v.serve(batch)
-		wait := time.Second // an unborn ledger waits for its genesis
-		if r.fleet.Fence().Epoch > 0 {
+		wait := time.Second
+		if r.fleet.Fence().Epoch > 0 { // an unborn ledger waits for its genesis
 			_ = v.duties() // said by commit
-			wait = max(v.lead.wake()-v.now(), 0)
+			wait = min(wait, max(v.lead.wake()-v.now(), 0))
 		}
 		timer.Reset(wait)
 	}

@@ -1,0 +1,97 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// votesOnly reports whether a node does nothing but vote. It needs no services
+// and no routers; where they are written all the same, they are judged.
+func (j *judge) votesOnly() bool {
+	n := j.cfg.Node
+	return n.Mode == "fleet" && slices.Equal(n.Roles, []string{"ledger"}) &&
+		!slices.ContainsFunc([]string{"table", "services", "bgp"}, j.node.wrote)
+}
+
+// voters judges what mode fleet needs, and that solo has none of it.
+func (j *judge) voters() {
+	n, r := &j.cfg.Node, j.node
+	if n.Mode == "solo" {
+		if len(n.Ledger.Peers) > 0 {
+			j.say(r, "ledger.peers", "is for mode: fleet; a solo node has a ledger of its own")
+		}
+		if i := slices.Index(n.Roles, "ledger"); i >= 0 {
+			j.say(r, fmt.Sprintf("roles[%d]", i), "ledger is for mode: fleet; a solo node keeps its ledger in the agent")
+		}
+		return
+	}
+	if n.Mode != "fleet" {
+		return
+	}
+	for i, role := range n.Roles {
+		if role == "speaker" || role == "agent" {
+			path := fmt.Sprintf("roles[%d]", i)
+			if !r.wrote(path) {
+				path = "roles"
+			}
+			j.say(r, path, "%s decides for one site in this version, with mode: solo; a node of mode: fleet votes: write roles: [ledger]", role)
+			break
+		}
+	}
+	if !filepath.IsAbs(n.TLS.Dir) {
+		j.say(r, "tls.dir", "%q is not an absolute path", brief(n.TLS.Dir))
+	}
+	if d := n.Ledger.MaxRTT; d < time.Millisecond || d > 2*time.Second {
+		j.say(r, "ledger.max_rtt", "%v is out of range; allowed: 1ms to 2s", d)
+	}
+	if len(n.Ledger.Peers) == 0 {
+		j.say(r, "ledger.peers", "is missing; name the voters of the fleet: node, address, failure_domain of each")
+	}
+	for i := range n.Ledger.Peers {
+		j.voter(i)
+	}
+	if !slices.Contains(n.Roles, "ledger") {
+		return
+	}
+	if !slices.ContainsFunc(n.Ledger.Peers, func(p LedgerPeer) bool { return p.Node == n.Node }) && n.Node != "" && len(n.Ledger.Peers) > 0 {
+		j.say(r, "ledger.peers", "does not name this node, %s, whose role is to vote", n.Node)
+	} else if n.Ledger.Listen != "" {
+		j.literal("ledger.listen", n.Ledger.Listen, false)
+	}
+}
+
+// voter judges one of the voters.
+func (j *judge) voter(i int) {
+	n, r := &j.cfg.Node, j.node
+	at, p := fmt.Sprintf("ledger.peers[%d]", i), n.Ledger.Peers[i]
+	j.name(r, at+".node", p.Node)
+	j.literal(at+".address", p.Address, true)
+	if p.FailureDomain == "" {
+		j.say(r, at+".failure_domain", "is missing; say what this voter shares its fate with: a power feed, an uplink, a provider")
+	}
+	for k, q := range n.Ledger.Peers[:i] {
+		switch {
+		case p.Node != "" && q.Node == p.Node:
+			j.say(r, at+".node", "%q stands here twice; name each voter once", brief(p.Node))
+		case p.Address != "" && q.Address == p.Address:
+			j.say(r, at+".address", "%q is the address of ledger.peers[%d] already", brief(p.Address), k)
+		}
+	}
+}
+
+// literal judges an address of the ledger. Names are not allowed: the ledger must
+// be found when DNS is what has failed.
+func (j *judge) literal(path, value string, reached bool) {
+	ap, err := netip.ParseAddrPort(value)
+	switch {
+	case value == "":
+		j.say(j.node, path, "is missing; give an IP address and a port, such as 192.0.2.1:7481")
+	case err != nil || ap.Port() == 0:
+		j.say(j.node, path, "%q is not an IP address with a port; names are not looked up, because the ledger must be found when DNS fails", brief(value))
+	case reached && ap.Addr().IsUnspecified():
+		j.say(j.node, path, "%q is no address that others can reach", brief(value))
+	}
+}

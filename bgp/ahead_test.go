@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	api "github.com/osrg/gobgp/v3/api"
 
@@ -116,14 +117,21 @@ func haltGoBGP(t *testing.T, sp *Speaker) func() {
 	for srv := range st.live {
 		go srv.GetBgp(context.Background(), &api.GetBgpRequest{})
 	}
-	for range st.live {
-		<-st.arrived
-	}
-	return sync.OnceFunc(func() {
+	goOn := sync.OnceFunc(func() {
 		world.still.Store(nil)
 		close(st.over)
 		world.mu.Unlock()
 	})
+	t.Cleanup(goOn) // before the speaker is stopped, which needs GoBGP
+	for range st.live {
+		select {
+		case <-st.arrived:
+		case <-time.After(patience):
+			goOn()
+			t.Fatal("GoBGP does not come to stand still")
+		}
+	}
+	return goOn
 }
 
 // Whatever is wanted in whatever haste, in the end the router has what was

@@ -36,8 +36,9 @@ func daemonCommand(use, short, long string, run func(cmd *cobra.Command, load lo
 
 type loader func() (*config.Config, config.Problems)
 
-// first loads for the first time and makes the process's logger.
-func (l loader) first() (*config.Config, *slog.Logger, func(), error) {
+// first loads for the first time and makes the logger of a role's process: under
+// `run` several write to one stream.
+func (l loader) first(name string) (*config.Config, *slog.Logger, func(), error) {
 	cfg, problems := l()
 	if problems.Err() != nil {
 		return nil, nil, nil, &exitError{exitUsage, problems}
@@ -46,6 +47,7 @@ func (l loader) first() (*config.Config, *slog.Logger, func(), error) {
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	log = log.With("role", name)
 	for _, line := range problems.Lines() {
 		log.Warn("configuration", "problem", line)
 	}
@@ -62,7 +64,7 @@ routes while the agent is restarted.
   SIGHUP    read node.yaml again; a bad file changes nothing
   SIGUSR1   write the state to the log`,
 		func(cmd *cobra.Command, load loader) error {
-			cfg, log, flush, err := load.first()
+			cfg, log, flush, err := load.first("speaker")
 			if err != nil {
 				return err
 			}
@@ -95,7 +97,7 @@ or killing it moves no route: the speaker keeps what it was told.
   SIGHUP    read the configuration again; a bad file changes nothing
   SIGUSR1   write the state to the log`,
 		func(cmd *cobra.Command, load loader) error {
-			cfg, log, flush, err := load.first()
+			cfg, log, flush, err := load.first("agent")
 			if err != nil {
 				return err
 			}

@@ -36,7 +36,7 @@ It ends by itself, so that another can lead: with 70 when its disk hangs or the
 ledger does not move, 74 when the disk is full or refuses, 65 when it is given
 what this version does not understand.`,
 		func(cmd *cobra.Command, load loader) error {
-			cfg, log, flush, err := load.first()
+			cfg, log, flush, err := load.first("ledger")
 			if err != nil {
 				return err
 			}

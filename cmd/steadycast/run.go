@@ -24,7 +24,7 @@ process restarts the speaker too, and that moves routes.
   SIGTERM   stop the agent, then the speaker, which drains; again: at once
   SIGHUP    both read node.yaml again`,
 		func(cmd *cobra.Command, load loader) error {
-			cfg, log, flush, err := load.first()
+			cfg, log, flush, err := load.first("run")
 			if err != nil {
 				return err
 			}

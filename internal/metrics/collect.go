@@ -199,6 +199,9 @@ func (s *sender) ledger(snap *api.Snapshot) {
 }
 
 func (s *sender) budget(guard, site, prefix string, used, limit int) {
+	if limit == 0 {
+		return // no such budget: a site alone has none of the fleet
+	}
 	s.put(budgetLimit, float64(limit), guard, site, prefix)
 	s.put(budgetRemaining, float64(max(limit-used, 0)), guard, site, prefix)
 }

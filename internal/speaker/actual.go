@@ -1,6 +1,8 @@
 package speaker
 
 import (
+	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -8,7 +10,12 @@ import (
 )
 
 // alarm sets what is wrong of one subject, or clears it with "".
-func (e *engine) alarm(subject, text string) {
+func (e *engine) alarm(subject, text string) { e.raise(slog.LevelWarn, subject, text) }
+
+// notice is an alarm that is no news: every start and every stop has it.
+func (e *engine) notice(subject, text string) { e.raise(slog.LevelInfo, subject, text) }
+
+func (e *engine) raise(level slog.Level, subject, text string) {
 	if e.alarms[subject] == text {
 		return
 	}
@@ -16,7 +23,7 @@ func (e *engine) alarm(subject, text string) {
 		e.log.Info("alarm over", "subject", subject, "was", e.alarms[subject])
 		delete(e.alarms, subject)
 	} else {
-		e.log.Warn("alarm", "subject", subject, "text", text)
+		e.log.Log(context.Background(), level, "alarm", "subject", subject, "text", text)
 		e.alarms[subject] = text
 	}
 	e.wake()

@@ -123,7 +123,7 @@ func newEngine(cfg Config, m makers) (*engine, error) {
 		e.vips.Close()
 		return nil, fmt.Errorf("bgp: %w", err)
 	}
-	e.alarm("agent", "no agent yet; nothing is announced until one gives a set")
+	e.notice("agent", "no agent yet; nothing is announced until one gives a set")
 	e.publish()
 	return e, nil
 }

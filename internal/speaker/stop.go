@@ -61,7 +61,7 @@ func (e *engine) beginStop(reason StopReason) {
 	e.stop = &stopping{reason: reason, step: "begin", timer: due, done: make(chan error, 1), cutoff: time.Now().Add(e.cfg.StopTimeout)}
 	e.extend(e.cfg.StopTimeout + 5*time.Second)
 	e.answer(ErrStopping)
-	e.alarm("stop", "stopping")
+	e.notice("stop", "stopping")
 }
 
 // wait makes the next step due after d, within the bound of the whole.

@@ -112,6 +112,7 @@ func (n *node) start(o Options) {
 	if err != nil {
 		n.w.t.Fatal(err)
 	}
+	m.in.clocks = func() (with, without time.Duration) { return 0, 0 } // the kernel's know nothing of bubbles
 	n.Mesh = m
 	ctx, cancel := context.WithCancel(n.w.ctx)
 	done := make(chan struct{})

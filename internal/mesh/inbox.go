@@ -48,8 +48,10 @@ type inbox struct {
 	name, site string
 	voter      bool
 	deliver    func(Heard)
+	clocks     func() (with, without time.Duration)
 
 	mu      sync.Mutex
+	still   stillness
 	book    Book
 	seen    seen
 	heard   uint64
@@ -61,13 +63,16 @@ type inbox struct {
 const keep = (remembered + 1) * time.Second
 
 func newInbox(name, site string, voter bool, deliver func(Heard)) *inbox {
-	return &inbox{name: name, site: site, voter: voter, deliver: deliver, dropped: map[Drop]uint64{}}
+	return &inbox{name: name, site: site, voter: voter, deliver: deliver, clocks: clocks, dropped: map[Drop]uint64{}}
 }
 
-// issue draws the next nonce.
+// issue records the next nonce.
 func (b *inbox) issue(nonce uint64, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.still.look(b.clocks()) {
+		b.book.Forget()
+	}
 	b.book.Issue(nonce, now)
 }
 
@@ -77,7 +82,7 @@ func (b *inbox) newest() uint64 {
 	return b.book.Newest()
 }
 
-// age is how long ago a nonce of ours was issued.
+// issued is when a nonce of ours was issued.
 func (b *inbox) issued(nonce uint64) (time.Time, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,6 +130,9 @@ func (b *inbox) accept(peer pki.Peer, cert []byte, via string, s Signed, now tim
 func (b *inbox) judge(peer pki.Peer, inc uint64, x said, now time.Time) (Heard, Drop) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.still.look(b.clocks()) {
+		b.book.Forget()
+	}
 	h, d := b.judgeLocked(peer, inc, x, now)
 	if d != "" {
 		b.dropped[d]++

@@ -87,6 +87,7 @@ type Mesh struct {
 	mu      sync.Mutex
 	ctx     context.Context      // guarded by mu; set by Run
 	out     map[string]*link     // guarded by mu; by the reader's name
+	order   []*link              // guarded by mu; the same by name; replaced whole, never changed
 	callers map[string]*caller   // guarded by mu; by the caller's name
 	said    map[string]time.Time // guarded by mu; complaints, and when each was last made
 	wg      sync.WaitGroup
@@ -170,6 +171,10 @@ func (m *Mesh) SetPeers(peers []Peer) error {
 			m.start(l)
 		}
 	}
+	m.order = nil
+	for _, name := range slices.Sorted(maps.Keys(m.out)) {
+		m.order = append(m.order, m.out[name])
+	}
 	m.desk.forget(slices.Collect(maps.Keys(want)))
 	return nil
 }
@@ -246,15 +251,11 @@ func (m *Mesh) beat(n int) {
 	}
 }
 
-// links are the outgoing ones, by name.
+// links are the outgoing ones, by name. Nobody may change the slice.
 func (m *Mesh) links() []*link {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := make([]*link, 0, len(m.out))
-	for _, name := range slices.Sorted(maps.Keys(m.out)) {
-		out = append(out, m.out[name])
-	}
-	return out
+	return m.order
 }
 
 func (m *Mesh) calling() []*caller {

@@ -25,6 +25,9 @@ func (b *Book) Issue(nonce uint64, now time.Time) {
 	b.next++
 }
 
+// Forget drops all nonces: whatever echoes one of them is of unknown age.
+func (b *Book) Forget() { *b = Book{} }
+
 // Newest is the nonce issued last; 0 before the first.
 func (b *Book) Newest() uint64 {
 	if b.next == 0 {

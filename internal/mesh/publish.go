@@ -1,6 +1,8 @@
 package mesh
 
 import (
+	"hash/fnv"
+	"io"
 	"slices"
 	"time"
 
@@ -85,9 +87,14 @@ func (m *Mesh) send(links, to []*link, words []said, now time.Time) {
 	}
 }
 
-// relay sends a report for a reader through a voter that has a way to it.
+// relay sends a report for a reader through a voter that has a way to it. Which
+// one is asked first depends on the reader, so that a fleet's relays spread.
 func (m *Mesh) relay(links []*link, reader *link, s Signed, now time.Time) {
-	for _, v := range links {
+	h := fnv.New32a()
+	io.WriteString(h, reader.peer.Name)
+	first := int(h.Sum32() % uint32(len(links)))
+	for i := range links {
+		v := links[(first+i)%len(links)]
 		if v.peer.Voter && v != reader && v.carries(reader.peer.Name, now) {
 			v.q.push(encodeNamed(kindRelay, []byte(reader.peer.Name), s))
 			if s != nil {

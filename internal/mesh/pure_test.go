@@ -236,3 +236,58 @@ func TestBrief(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// A machine that slept knows nothing of how old things are.
+func TestStoodStill(t *testing.T) {
+	c := newFleet(t).credentials("ams", "ams-1")
+	var heard []Heard
+	in := newInbox("fra-1", "fra", false, func(h Heard) { heard = append(heard, h) })
+	var slept time.Duration
+	now := time.Now()
+	in.clocks = func() (with, without time.Duration) { return now.Sub(begun) + slept, now.Sub(begun) }
+	say := func(seq, nonce uint64) Drop {
+		s, err := seal(c, one("ams", "fra", seq, map[string]uint64{"fra-1": nonce}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in.accept(c.Self(), c.Leaf(), "", s, now)
+	}
+	in.issue(7, now)
+	now = now.Add(time.Second)
+	if d := say(1, 7); d != "" {
+		t.Errorf("awake: %s", d)
+	}
+	now, slept = now.Add(10*time.Second), 900*time.Millisecond
+	if d := say(2, 7); d != "" {
+		t.Errorf("after a jitter of the clocks: %s", d)
+	}
+	slept += time.Hour
+	if d := say(3, 7); d != Stale {
+		t.Errorf("after an hour's sleep: %q; want %s", d, Stale)
+	}
+	in.issue(8, now)
+	if d := say(3, 8); d != "" {
+		t.Errorf("with a nonce from after it: %s", d)
+	}
+	slept += time.Hour
+	in.issue(9, now)
+	if d := say(4, 8); d != Stale {
+		t.Errorf("after a sleep that the next nonce noticed: %q; want %s", d, Stale)
+	}
+	if len(heard) != 3 {
+		t.Errorf("%d heard", len(heard))
+	}
+}
+
+// The kernel has both clocks, and they agree while nobody sleeps.
+func TestClocksAgree(t *testing.T) {
+	var s stillness
+	for range 1000 {
+		if s.look(clocks()) {
+			t.Fatal("slept in a test")
+		}
+	}
+	if with, _ := clocks(); with <= 0 {
+		t.Error("no CLOCK_BOOTTIME")
+	}
+}

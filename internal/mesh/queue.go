@@ -82,6 +82,11 @@ func (q *queue) poll() []byte {
 	return f
 }
 
+// piece bounds what is written at once. The reader's buffers grow to the largest
+// piece that they have seen and stay so: with a voter's three hundred callers
+// that is most of its memory.
+const piece = 4 << 10
+
 // body is a queue as the body of a request. took is told of every frame. The
 // transport closes it when the stream is over, which must end a Read that
 // waits: until then nobody is told.
@@ -102,6 +107,7 @@ func (b *body) Close() error { b.stop(); return nil }
 
 // Read waits for one frame, and takes along what else is there and has room.
 func (b *body) Read(p []byte) (n int, err error) {
+	p = p[:min(len(p), piece)]
 	if len(b.rest) == 0 {
 		if b.rest, err = b.q.take(b.ctx); err != nil {
 			return 0, io.EOF

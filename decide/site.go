@@ -33,6 +33,10 @@ type SiteOptions struct {
 	// its first start. Longer than warm_start, and a resumed unit waits Jitter
 	// and is depreferred for its first minute.
 	Off time.Duration
+	// Fence is the highest ledger position that the speaker carried out for an
+	// earlier agent. A view below it is not believed: it comes from a voter that
+	// lags, and may count as in what has left since.
+	Fence steadycast.Fence
 	// Jitter is this start's random delay, chosen by the caller.
 	Jitter time.Duration
 	// VIPs go into every RouteSet.
@@ -104,7 +108,7 @@ func NewSite(o SiteOptions) *Site {
 		o.Isolated = IsolatedDeprefer
 	}
 	o.VIPs = slices.Clone(o.VIPs)
-	s := &Site{o: o, name: o.Name, dead: steadycast.RequestID{Incarnation: o.Incarnation}}
+	s := &Site{o: o, name: o.Name, fence: o.Fence, dead: steadycast.RequestID{Incarnation: o.Incarnation}}
 	s.adopt(o.Table)
 	return s
 }
@@ -133,6 +137,8 @@ func (s *Site) Step(now Now, in Input) []Effect {
 		s.o.VIPs = slices.Clone(in.VIPs)
 		s.forget(in.Views)
 		dirty = true
+	case Unfenced:
+		s.fence, s.resend = steadycast.Fence{}, true
 	case SpeakerLost:
 		s.loseSpeaker(in.Reason)
 		dirty = true

@@ -63,7 +63,12 @@ type Viewed struct {
 	From Now
 }
 
+// Unfenced is a person's word that the ledger was restored from an older copy:
+// its next view is believed, whatever its position, and the whole set is given again.
+type Unfenced struct{}
+
 func (Tick) input()        {}
+func (Unfenced) input()    {}
 func (Viewed) input()      {}
 func (Equipped) input()    {}
 func (Observed) input()    {}

@@ -199,9 +199,15 @@ func sameNumber(a, b *uint32) bool { return (a == nil) == (b == nil) && (a == ni
 // from an old leader or a restored backup and is not believed.
 func (s *Site) commit(now Now, v View) {
 	if v.Fence.Compare(s.fence) < 0 {
+		if !s.committed {
+			s.alarm(alarmKey{kind: "old ledger"}, steadycast.Event{Reason: fmt.Sprintf(
+				"the ledger stands at %v here, and an earlier agent acted on %v: it lags, or was restored from an older copy (then: steadycast reload --clear-fence); nothing changes meanwhile",
+				v.Fence, s.fence)})
+		}
 		return
 	}
 	s.raise(v.Fence)
+	s.recover(alarmKey{kind: "old ledger"}, steadycast.Event{Reason: "the ledger has caught up with what an earlier agent acted on"})
 	if t := v.Table; len(t.Services) > 0 && (t.Revision != s.table.Revision || !s.committed) {
 		s.adopt(t)
 	}

@@ -156,6 +156,8 @@ func (st *story) command(ws []string) {
 		st.step(LedgerLost{Reason: args[0]})
 	case "tick":
 		st.step(Tick{})
+	case "unfenced":
+		st.step(Unfenced{})
 	default:
 		st.fail("unknown command %q", verb)
 	}
@@ -234,6 +236,9 @@ func (st *story) build(ws []string) {
 			o.Isolated = v
 		case "inc":
 			o.Incarnation, _ = strconv.ParseUint(v, 10, 64)
+		case "fence":
+			o.Fence = steadycast.Fence{Epoch: 1}
+			o.Fence.Index, _ = strconv.ParseUint(v, 10, 64)
 		default:
 			st.fail("unknown option %q", k)
 		}

@@ -418,6 +418,13 @@ func (a *Agent) sayAgain() {
 	}
 }
 
+// forgetFence makes the machine believe the ledger as it stands now, although it
+// stood higher before.
+func (a *Agent) forgetFence() {
+	a.step(decide.Unfenced{})
+	a.step(decide.Committed{View: a.o.Ledger.View()})
+}
+
 // toldByActual are the refusals that the speaker keeps saying in Actual.Alarm.
 var toldByActual = []string{"disk", "crash_loop", "allow", "stopping"}
 

@@ -50,7 +50,7 @@ func (a *Agent) awake(ctx context.Context) error {
 	}
 	a.site = decide.NewSite(decide.SiteOptions{
 		Name: a.o.Site, Node: a.o.Node, Incarnation: a.memory.Incarnation, Table: a.o.Plan.Table,
-		Solo: a.o.Solo, Isolated: a.o.Isolated, Off: off, Jitter: a.o.Jitter, VIPs: a.o.Plan.VIPs,
+		Solo: a.o.Solo, Isolated: a.o.Isolated, Off: off, Fence: intent.Fence, Jitter: a.o.Jitter, VIPs: a.o.Plan.VIPs,
 	})
 	return nil
 }

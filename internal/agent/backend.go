@@ -86,7 +86,11 @@ func (b *Backend) Clear(ctx context.Context, who api.Caller, what string) error 
 			return err
 		}
 		a.say(steadycast.Event{Kind: steadycast.EventConfig, Actor: who.String(), Reason: "cleared the speaker's " + what})
-		if err := a.do(ctx, a.sayAgain); err != nil { // what it refused before it may take now
+		again := a.sayAgain // what it refused before it may take now
+		if speaker.Clearance(what) == speaker.ClearFence {
+			again = a.forgetFence
+		}
+		if err := a.do(ctx, again); err != nil {
 			return err
 		}
 	}

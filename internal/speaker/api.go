@@ -53,6 +53,8 @@ type Intent struct {
 	Set steadycast.RouteSet `json:"set"`
 	// At is when it was taken up.
 	At time.Time `json:"at,omitzero"`
+	// Fence is the highest ledger position ever carried out, zero after a person cleared it.
+	Fence steadycast.Fence `json:"fence,omitzero"`
 	// Remembered is true while the set is only remembered from before the
 	// speaker's start: it says what was announced, and nothing is.
 	Remembered bool `json:"remembered,omitempty"`

@@ -52,7 +52,7 @@ func run(ctx context.Context, p *role.Process, cfg Config, m makers) error {
 }
 
 func (e *engine) intent() Intent {
-	return Intent{Set: e.asked, At: e.askedAt, Remembered: e.remembered}
+	return Intent{Set: e.asked, At: e.askedAt, Fence: e.high.Fence, Remembered: e.remembered}
 }
 
 func (e *engine) clearAndWait(ctx context.Context, what Clearance) error {

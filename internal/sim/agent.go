@@ -79,9 +79,13 @@ func (p *place) startAgent(off time.Duration) {
 	p.agent = a
 	a.client = newClient(a)
 	if !p.witness {
+		fence := p.speaker.high.Fence // which its speaker keeps on disk
+		if w.is(startUnfenced) {
+			fence = steadycast.Fence{}
+		}
 		a.site = decide.NewSite(decide.SiteOptions{
 			Name: p.name, Node: p.name + "-1", Incarnation: a.inc, Table: w.bendTable(w.table), Off: off,
-			Jitter: w.between(0, 2*time.Second),
+			Fence: fence, Jitter: w.between(0, 2*time.Second),
 		})
 		if w.is(voidOnRestart) && a.inc > 1 {
 			a.claimAll()

@@ -109,12 +109,11 @@ func (d *desk) take(c call) {
 // pump proposes what there is to propose, until an entry is on its way.
 func (d *desk) pump() {
 	w, now := d.v.w, d.v.now()
-	if d.flying != nil && w.now-d.flying.since < givenUpAfter {
-		return
+	if d.flying != nil && w.now-d.flying.since >= givenUpAfter {
+		d.flying = nil
 	}
-	d.flying = nil
 	d.bendBeats()
-	for d.flying == nil && len(d.queue) > 0 {
+	for (d.flying == nil || w.is(clockDelta)) && len(d.queue) > 0 {
 		first := d.queue[0]
 		switch {
 		case first.ask != nil:

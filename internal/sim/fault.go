@@ -80,13 +80,31 @@ func (w *world) muteOrDeafen(f *fault) {
 	w.cuts(f, func(from, to int) bool { return f.x&1 == 0 && from == f.a || f.x&1 == 1 && to == f.a })
 }
 
-// slowLink keeps what is sent from a to b in flight; with x odd, what a sends to all.
+// slowLink keeps in flight what a sends to b, or to all, or what all send to a,
+// or only all observations.
 func (w *world) slowLink(f *fault) {
 	late := 300*time.Millisecond + time.Duration(f.x>>8%19_700)*time.Millisecond
+	if f.x%4 == 3 { // the whole stream of observations is behind
+		for k := range w.places {
+			w.net.stale[k] = max(late, 8*time.Second)
+			w.until(f, func() { w.net.stale[k] = 0 })
+		}
+		return
+	}
 	for k := range w.places {
-		if k != f.a && (k == f.b || f.x&1 == 1) {
-			w.net.late[f.a][k] = late
-			w.until(f, func() { w.net.late[f.a][k] = 0 })
+		from, to := f.a, k
+		switch f.x % 4 {
+		case 0:
+			from, to = k, f.a
+		case 1:
+			to = f.b
+			if d := w.leader(); d != nil && f.x>>33&1 == 1 {
+				from = d.v.place // one voter lags behind the others
+			}
+		}
+		if from != to {
+			w.net.late[from][to] = late
+			w.until(f, func() { w.net.late[from][to] = 0 })
 		}
 	}
 }

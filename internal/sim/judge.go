@@ -100,7 +100,8 @@ type history struct {
 	back      bool            // and it was proven in again
 	cycles    []decide.Time
 	locked    bool
-	returned  decide.Time // ledger time of its last automatic return that starts a cooldown; 0 for none
+	returning decide.Time // ledger time of an automatic return that is under way; 0 for none
+	returned  decide.Time // and of the last that was proven
 	pardoned  bool        // an order stood over it since it was in
 	added     cause       // why its site wants it announced
 }
@@ -133,7 +134,6 @@ type judge struct {
 	heard    []time.Duration // the newest answer or view of each place
 	thawed   time.Duration
 	blackout time.Duration // since when there is no observation
-	failed   *place        // made to fail at the end
 }
 
 // execution is one automatic withdrawal.

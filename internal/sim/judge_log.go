@@ -153,7 +153,9 @@ func (j *judge) moved(before decide.View) {
 		u := &j.view.Units[i]
 		p, prefix := w.placeOf(u.Unit.Site), w.prefixAt(u.Unit.Prefix)
 		h := j.unit(p, prefix)
-		h.pardoned = h.pardoned || u.Order != steadycast.OrderNone
+		if u.Order != steadycast.OrderNone || u.Recalled {
+			h.pardoned, h.left = true, false
+		}
 		old := phaseOf(&before, u.Unit)
 		if old == nil || old.Phase == u.Phase {
 			continue
@@ -163,12 +165,12 @@ func (j *judge) moved(before decide.View) {
 			h.pardoned = u.Order != steadycast.OrderNone
 			j.holds(iCounted, !h.onPurpose, "%s is counted in, and left on purpose", u.Unit)
 			if old.Phase == steadycast.Returning {
-				h.back = true
+				h.back, h.returned = true, h.returning
 			}
 		case steadycast.Returning:
-			h.returned = 0
-			if old.Ever && !h.pardoned {
-				h.returned = j.view.LT
+			// One that turns round before it is proven owes no cooldown.
+			if h.returned, h.returning = 0, 0; old.Ever && !h.pardoned {
+				h.returning = j.view.LT
 			}
 		}
 	}

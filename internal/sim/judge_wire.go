@@ -107,7 +107,7 @@ func (j *judge) forcedOut(p *place, prefix int) bool {
 func (j *judge) schedule() {
 	end := j.w.o.Length
 	j.w.at(end-20*time.Second, j.recovered)
-	j.w.at(end-18*time.Second, j.fail)
+	j.w.at(end-19*time.Second, j.fail)
 	j.w.at(end-time.Second, j.gone)
 }
 
@@ -151,14 +151,17 @@ func (j *judge) spentAll(p *place, prefix int) bool {
 	return n >= g.SiteBudget || long >= g.SiteLongBudget
 }
 
-// fail makes the services of one announcing site fail for certain.
+// fail makes the services of sites fail for certain, one after the other, until
+// fewer than half are well: the first may leave, and what keeps the last is a
+// floor or a budget.
 func (j *judge) fail() {
 	w := j.w
 	d := w.leader()
 	first := w.dice.IntN(len(w.places))
+	failed := 0
 	for k := range w.places {
 		p := w.places[(first+k)%len(w.places)]
-		if d == nil || p.witness || !p.up {
+		if d == nil || p.witness || !p.up || failed > len(w.places)/2 {
 			continue
 		}
 		free := true
@@ -166,21 +169,22 @@ func (j *judge) fail() {
 			u := phaseOf(d.v.view, w.unit(p, i))
 			free = free && u != nil && u.Phase == steadycast.In && !u.Locked && u.Order == steadycast.OrderNone && u.Frozen == "" && p.speaker.out[i]
 		}
-		if free {
-			j.failed = p
+		if !free {
+			continue
+		}
+		w.in(time.Duration(failed)*300*time.Millisecond, func() {
+			w.say("%s: all services fail for certain, at the end", p.name)
 			for s := range p.ill {
 				p.ill[s].hard++
 			}
-			w.say("%s: all services fail for certain, at the end", p.name)
-			w.in(10*time.Second, j.left)
-			return
-		}
+		})
+		w.in(time.Duration(failed)*300*time.Millisecond+10*time.Second, func() { j.left(p) })
+		failed++
 	}
 }
 
 // left: 10 s later it is gone, or as unattractive as it can be made.
-func (j *judge) left() {
-	p := j.failed
+func (j *judge) left(p *place) {
 	for i, prefix := range j.w.prefixes {
 		r, _ := p.speaker.set.Find(prefix)
 		j.holds(iLeave, !p.speaker.out[i] || r.Stance != steadycast.Normal, "%s failed for certain 10 s ago and still announces %s", p.name, prefix)

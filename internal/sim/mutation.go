@@ -15,6 +15,8 @@ type mutation struct {
 	// policy leaves one guard tight, so that no other hides the fault; empty for
 	// each seed's own.
 	policy string
+	// faults leaves those that bring it out; nil for all.
+	faults []string
 }
 
 // The rejected rules.
@@ -46,6 +48,7 @@ const (
 	resumeOut              = "resume-out"
 	attributesByWithdrawal = "attributes-by-withdrawal"
 	oldViews               = "old-views"
+	startUnfenced          = "start-unfenced"
 	refuseFlat             = "refuse-flat"
 	noFloor                = "no-floor"
 	noHealthyFloor         = "no-healthy-floor"
@@ -57,41 +60,42 @@ const (
 )
 
 var mutations = []mutation{
-	{clockWall, "ledger time is the leader's wall clock, which is skewed and stepped", "fleet-budget"},
-	{clockDelta, "each entry adds the time since its proposer applied one: two on their way count the same time twice", "fleet-budget"},
-	{clockFastest, "each replica follows the fastest estimate of ledger time it has seen: catching up makes two grants look further apart than they were", "fleet-budget"},
-	{noTTL, "the right to act on a permit does not expire", "none"},
-	{permitLease, "a permit is a lease: its accounting ends by time, and every site without one counts as announcing", "floor"},
-	{permitReclaim, "a permit's accounting ends by time; counting still needs evidence", "floor"},
-	{beatsOnly, "who announces is what beats say, and not the ledger's phase", "floor"},
-	{phaseOnly, "who announces is what the ledger's phase says, without fresh evidence", "floor"},
-	{staleBeats, "a beat counts until the next one comes, however old", "floor"},
-	{countReturning, "a site that may return counts as announcing", "floor"},
-	{voidSilent, "a permit is given back by a site that does not announce", "floor"},
-	{voidOnRestart, "an agent that starts gives back whatever permits there are", "none"},
-	{returnOnce, "a return cannot be asked for again while one is under way", "none"},
-	{answerFromRead, "the leader answers from what it reads, before the entry is committed", "none"},
-	{isolatedWithdraw, "a site that cannot reach the ledger decides by itself", "none"},
-	{oneVoice, "one voice that says down is a quorum", "none"},
-	{twoVoices, "two voices that say down are a quorum", "none"},
-	{absenceIsFailure, "a vantage that is not heard says down", "none"},
-	{groupVotes, "every vantage has a voice, also those of one independence group", "groups"},
-	{noControls, "a prober whose controls fail still votes", "none"},
-	{ageByReceipt, "an observation's age counts from when it was received", "none"},
-	{noEvidence, "the ledger believes that a site which asks to leave has evidence", "none"},
-	{restartWithdraws, "the speaker lives and dies with the agent", "none"},
-	{resumeAtOnce, "after a restart one passing round is enough to announce", "none"},
-	{resumeOut, "after a restart a site announces, whatever its phase", "none"},
-	{attributesByWithdrawal, "other attributes are announced by a withdrawal and an announcement", "floor"},
-	{oldViews, "an agent believes whatever view of the ledger came last", "none"},
-	{refuseFlat, "a withdrawal that floor or budget refuses is refused, and the dead site stays as attractive as it was", "fleet-budget"},
-	{noFloor, "there is no floor", "floor"},
-	{noHealthyFloor, "there is no healthy floor", "healthy-floor"},
-	{noFleetBudget, "there is no fleet budget", "fleet-budget"},
-	{noSiteBudget, "there is no site budget", "site-budget"},
-	{noLock, "there is no lock", "lock"},
-	{noCooldown, "there is no cooldown", "cooldown"},
-	{noBreaker, "there is no breaker", "breaker"},
+	{clockWall, "ledger time is the leader's wall clock, which is skewed and stepped", "fleet-budget", nil},
+	{clockDelta, "each entry adds the time since its proposer applied one: two on their way count the same time twice", "fleet-budget", []string{"service", "together", "flap", "voter", "slow"}},
+	{clockFastest, "each replica follows the fastest estimate of ledger time it has seen: catching up makes two grants look further apart than they were", "fleet-budget", nil},
+	{noTTL, "the right to act on a permit does not expire", "none", []string{"service", "slow", "one-way", "voter", "stall"}},
+	{permitLease, "a permit is a lease: its accounting ends by time, and every site without one counts as announcing", "floor", nil},
+	{permitReclaim, "a permit's accounting ends by time; counting still needs evidence", "floor", nil},
+	{beatsOnly, "who announces is what beats say, and not the ledger's phase", "floor", nil},
+	{phaseOnly, "who announces is what the ledger's phase says, without fresh evidence", "floor", []string{"service", "together", "flap", "power"}},
+	{staleBeats, "a beat counts until the next one comes, however old", "floor", []string{"service", "together", "flap", "power"}},
+	{countReturning, "a site that may return counts as announcing", "floor", nil},
+	{voidSilent, "a permit is given back by a site that does not announce", "floor", nil},
+	{voidOnRestart, "an agent that starts gives back whatever permits there are", "none", nil},
+	{returnOnce, "a return cannot be asked for again while one is under way", "none", nil},
+	{answerFromRead, "the leader answers from what it reads, before the entry is committed", "none", nil},
+	{isolatedWithdraw, "a site that cannot reach the ledger decides by itself", "none", []string{"service", "partition", "one-way"}},
+	{oneVoice, "one voice that says down is a quorum", "none", nil},
+	{twoVoices, "two voices that say down are a quorum", "none", nil},
+	{absenceIsFailure, "a vantage that is not heard says down", "none", nil},
+	{groupVotes, "every vantage has a voice, also those of one independence group", "groups", nil},
+	{noControls, "a prober whose controls fail still votes", "none", nil},
+	{ageByReceipt, "an observation's age counts from when it was received", "none", []string{"service", "flap", "slow"}},
+	{noEvidence, "the ledger believes that a site which asks to leave has evidence", "none", nil},
+	{restartWithdraws, "the speaker lives and dies with the agent", "none", nil},
+	{resumeAtOnce, "after a restart one passing round is enough to announce", "none", nil},
+	{resumeOut, "after a restart a site announces, whatever its phase", "none", nil},
+	{attributesByWithdrawal, "other attributes are announced by a withdrawal and an announcement", "floor", nil},
+	{oldViews, "an agent believes whatever view of the ledger came last", "none", nil},
+	{startUnfenced, "an agent that starts believes a voter that lags behind what its speaker has carried out", "none", []string{"flap", "agent", "slow", "voter", "power"}},
+	{refuseFlat, "a withdrawal that floor or budget refuses is refused, and the dead site stays as attractive as it was", "fleet-budget", nil},
+	{noFloor, "there is no floor", "floor", nil},
+	{noHealthyFloor, "there is no healthy floor", "healthy-floor", nil},
+	{noFleetBudget, "there is no fleet budget", "fleet-budget", nil},
+	{noSiteBudget, "there is no site budget", "site-budget", nil},
+	{noLock, "there is no lock", "lock", nil},
+	{noCooldown, "there is no cooldown", "cooldown", nil},
+	{noBreaker, "there is no breaker", "breaker", nil},
 }
 
 func findMutation(name string) (mutation, bool) {

@@ -9,10 +9,12 @@ import (
 type network struct {
 	cut  [][]int // how many faults cut it
 	late [][]time.Duration
+	// stale keeps what is observed of a place in flight, and nothing else.
+	stale []time.Duration
 }
 
 func newNetwork(n int) network {
-	x := network{cut: make([][]int, n), late: make([][]time.Duration, n)}
+	x := network{cut: make([][]int, n), late: make([][]time.Duration, n), stale: make([]time.Duration, n)}
 	for i := range n {
 		x.cut[i], x.late[i] = make([]int, n), make([]time.Duration, n)
 	}
@@ -43,8 +45,13 @@ func (w *world) send(from, to int, do func()) {
 	}
 }
 
-// relayed is send, by way of a third place where the direct link is cut.
+// relayed is send for observations: by way of a third place where the direct
+// link is cut.
 func (w *world) relayed(from, to int, do func()) {
+	if late := w.net.stale[to]; late > 0 {
+		deliver := do
+		do = func() { w.in(late, deliver) }
+	}
 	if w.net.open(from, to) {
 		w.send(from, to, do)
 		return

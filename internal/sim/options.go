@@ -34,6 +34,18 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Length == 0 {
 		o.Length = 30 * time.Minute
 	}
+	if o.Mutation != "" {
+		m, ok := findMutation(o.Mutation)
+		if !ok {
+			return o, fmt.Errorf("no mutation is named %q; `--mutate list` names them", o.Mutation)
+		}
+		if o.Policy == "" {
+			o.Policy = m.policy
+		}
+		if len(o.Faults) == 0 {
+			o.Faults = m.faults
+		}
+	}
 	if len(o.Faults) == 0 || slices.Contains(o.Faults, "all") {
 		o.Faults = nil
 		for _, k := range faultKinds {
@@ -49,15 +61,6 @@ func (o Options) withDefaults() (Options, error) {
 	for _, f := range o.Faults {
 		if !slices.ContainsFunc(faultKinds, func(k faultKind) bool { return k.name == f }) {
 			return o, fmt.Errorf("no fault is named %q; allowed: all, %s", f, strings.Join(FaultNames(), ", "))
-		}
-	}
-	if o.Mutation != "" {
-		m, ok := findMutation(o.Mutation)
-		if !ok {
-			return o, fmt.Errorf("no mutation is named %q; `--mutate list` names them", o.Mutation)
-		}
-		if o.Policy == "" {
-			o.Policy = m.policy
 		}
 	}
 	if o.Policy != "" && !slices.ContainsFunc(policies, func(p policy) bool { return p.name == o.Policy }) {

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/big"
 	"net"
@@ -96,6 +97,8 @@ func (a *authority) issue(uri string, life time.Duration) TLS {
 type wires struct {
 	mu   sync.Mutex
 	cuts map[[2]string]bool
+	// far is how long bytes take one way.
+	far time.Duration
 }
 
 func (w *wires) cut(from, to string, yes bool) {
@@ -122,7 +125,13 @@ func (w *wires) dialFrom(from string, who func(address string) string) dialer {
 			return nil, ctx.Err()
 		}
 		c, err := dialTCP(ctx, address)
-		return &wire{c, w, from, to}, err
+		if err != nil {
+			return nil, err
+		}
+		if w.far > 0 {
+			c = newFar(c, w.far)
+		}
+		return &wire{c, w, from, to}, nil
 	}
 }
 
@@ -148,6 +157,78 @@ func (c *wire) Read(b []byte) (int, error) {
 			return n, err
 		}
 	}
+}
+
+// far is a connection whose other end is some time away.
+type far struct {
+	net.Conn
+	delay time.Duration
+	out   chan late
+	in    *io.PipeReader
+	done  chan struct{}
+	once  sync.Once
+}
+
+type late struct {
+	at time.Time
+	b  []byte
+}
+
+func newFar(c net.Conn, delay time.Duration) *far {
+	r, w := io.Pipe()
+	f := &far{Conn: c, delay: delay, out: make(chan late, 1024), in: r, done: make(chan struct{})}
+	back := make(chan late, 1024)
+	go f.carry(f.out, func(b []byte) error { _, err := c.Write(b); return err })
+	go f.carry(back, func(b []byte) error { _, err := w.Write(b); return err })
+	go func() {
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := c.Read(buf)
+			if n > 0 {
+				back <- late{time.Now().Add(delay), slices.Clone(buf[:n])}
+			}
+			if err != nil {
+				w.CloseWithError(err)
+				return
+			}
+		}
+	}()
+	return f
+}
+
+func (f *far) carry(from <-chan late, put func([]byte) error) {
+	for {
+		select {
+		case l := <-from:
+			wait := time.NewTimer(time.Until(l.at))
+			select {
+			case <-wait.C:
+			case <-f.done:
+			}
+			wait.Stop()
+			if put(l.b) != nil {
+				return
+			}
+		case <-f.done:
+			return
+		}
+	}
+}
+
+func (f *far) Write(b []byte) (int, error) {
+	select {
+	case f.out <- late{time.Now().Add(f.delay), slices.Clone(b)}:
+		return len(b), nil
+	case <-f.done:
+		return 0, net.ErrClosed
+	}
+}
+
+func (f *far) Read(b []byte) (int, error) { return f.in.Read(b) }
+
+func (f *far) Close() error {
+	f.once.Do(func() { close(f.done); f.in.Close() })
+	return f.Conn.Close()
 }
 
 // cluster is a ledger of voters in this process, over real sockets and disks.

@@ -1,5 +1,8 @@
 // Package ledger keeps the one record that decides: it holds a [decide.Fleet],
-// feeds it entries in order, and answers only what is already on disk.
+// feeds it entries in order, and answers only what is already on disk. There are
+// two, behind one interface ([Ledger]): [Local] is one process with one disk, for
+// a site alone; [Voter] is one of the 3, 5 or 7 processes that share the ledger
+// of a fleet, and [Client] is how every other node reaches them.
 //
 // # What happens to a request
 //
@@ -9,7 +12,8 @@
 //
 // One goroutine owns the machine, the proposer and the journal. Requests that
 // wait while it writes are proposed together in one entry, in an order that
-// does not depend on who came first.
+// does not depend on who came first. In a [Voter] that goroutine runs while it
+// leads, and "journal, one fdatasync" is the same on a majority's disks.
 //
 // # The proposer
 //
@@ -35,7 +39,43 @@
 //     on that (keeps what it announces). Reading and re-answering go on, and
 //     the next request tries the disk again.
 //
+// # Voters
+//
+// The log of voters is hashicorp/raft v1.8.0: complete where etcd/raft leaves
+// log files, snapshots, transport and changes of the set to its user, which is
+// where such systems had their bugs that lost data. Its store is our own on
+// bbolt (raft_store.go), because raft-boltdb does not build with v1.8.0 and
+// pinning v1.7.3 for its sake would bring an old bbolt and the archived boltdb.
+// What raft is known to do badly is watched from outside it:
+//
+//   - A leader whose disk hangs goes on sending heartbeats, and nobody else is
+//     elected. A store call of more than 2 s ends the process (raft_guard.go), and
+//     so does an entry of a leader that is not applied within 5 s, which it tries
+//     at least every 10 s.
+//   - It panics on a full disk. The voter hands over and ends while 256 MB are
+//     free, ends at the first write that fails, and starts only when there is
+//     room again (raft_room.go).
+//   - Its messages name no cluster. The fleet is in the protocol's name in the TLS
+//     handshake and in both certificates (raft_stream.go, identity.go).
+//   - Pipelined replication can wedge one follower: it is off.
+//   - After a restart the machine stands where its snapshot was, until a leader
+//     commits. Until then nothing is read from it.
+//
+// A voter leads only after a barrier, when everything committed before is
+// applied. An answer that needs no entry is given only after a majority has
+// confirmed that it still leads; so an old leader answers nothing. Each entry
+// carries the term in which it was judged, and is void everywhere if it was
+// written in another.
+//
+// Voters are set up, changed and recovered by people, on a voter's own host
+// (voter_members.go, voter_recover.go); nothing does it by itself.
+//
 // # What is not promised
+//
+// A fleet's ledger loses nothing that was answered while more than half of its
+// voters keep their disks. [Recover] makes one of what a single voter has, which
+// may be less; it goes on in a new epoch, frozen, and clients take no position
+// that is lower than one they have seen.
 //
 // The local ledger ([Local]) is one process on one disk: whoever loses the disk
 // starts from an empty ledger, in which no unit was ever announced.

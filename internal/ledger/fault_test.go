@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -360,5 +361,48 @@ func TestStrangers(t *testing.T) {
 		if err := knock(t, c.ca.node("test", "fra", "fra-1"), "test", p, c.peers[0].Address); err != nil {
 			t.Errorf("a voter over %s: %v", p, err)
 		}
+	}
+}
+
+// TestNoProgress: a leader whose log takes nothing ends, though its heartbeats go
+// on and nobody watches its disk.
+func TestNoProgress(t *testing.T) {
+	t.Parallel()
+	hang, release := make(chan struct{}), make(chan struct{})
+	var stuck atomic.Pointer[Voter]
+	c := begun(t, func(o *VoterOptions) {
+		node := o.Node
+		o.stall = time.Hour
+		o.fault = func(string) error {
+			select {
+			case <-hang:
+				if v := stuck.Load(); v != nil && v.opts.Node == node {
+					<-release
+				}
+			default:
+			}
+			return nil
+		}
+	}, "ams", "fra", "lon")
+	t.Cleanup(func() { close(release) }) // before the voters are closed
+	lead := c.leader()
+	c.agree()
+	stuck.Store(lead)
+	close(hang)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := freeze(ctx, lead, "stuck"); err == nil {
+		t.Error("it was recorded")
+	}
+	select {
+	case code := <-c.exits[lead.opts.Node]:
+		if code != ExitStalled {
+			t.Errorf("it ends with %d", code)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it goes on")
+	}
+	if c.books[lead.opts.Node].count("the ledger does not move") != 1 {
+		t.Errorf("%q", c.books[lead.opts.Node].lines)
 	}
 }

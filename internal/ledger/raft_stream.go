@@ -46,17 +46,16 @@ type door struct {
 	shut  bool
 }
 
-// openDoor serves l until Close.
-func openDoor(l net.Listener, t TLS, fleet string, voter func(string) bool, log *slog.Logger) *door {
-	d := &door{
+// newDoor makes a door on l. Nobody is let in before serve.
+func newDoor(l net.Listener, t TLS, fleet string, voter func(string) bool, log *slog.Logger) *door {
+	return &door{
 		Listener: l, log: log, said: newSparse(), tls: t.server(fleet, RaftProtocol(fleet), httpProtocol), voter: voter,
 		raft: newRoom(l.Addr()), http: newRoom(l.Addr()),
 		slots: make(chan struct{}, handshakes), conns: map[net.Conn]bool{},
 	}
-	go d.serve(fleet)
-	return d
 }
 
+// serve lets in whoever knocks, until Close.
 func (d *door) serve(fleet string) {
 	for pause := time.Duration(0); ; {
 		c, err := d.Accept()

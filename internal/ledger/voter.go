@@ -162,6 +162,7 @@ func OpenVoter(opts VoterOptions) (*Voter, error) {
 	if err := v.open(); err != nil {
 		return nil, errors.Join(err, v.release())
 	}
+	v.helpers.Go(func() { v.door.serve(opts.Fleet) })
 	v.helpers.Go(v.serveHTTP)
 	v.helpers.Go(v.watchRoom)
 	go v.run()
@@ -193,7 +194,7 @@ func (v *Voter) open() (err error) {
 			return err
 		}
 	}
-	v.door = openDoor(l, o.TLS, o.Fleet, v.speaksRaft, v.log)
+	v.door = newDoor(l, o.TLS, o.Fleet, v.speaksRaft, v.log)
 	v.web = v.newServer()
 	v.net = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream:  &streams{room: v.door.raft, fleet: o.Fleet, tls: o.TLS, dial: o.dial, node: v.nodeAt},

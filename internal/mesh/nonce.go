@@ -82,11 +82,3 @@ func (e *echo) at(t time.Time) uint64 {
 	}
 	return best.nonce
 }
-
-// last is when a nonce arrived last; the zero time before the first.
-func (e *echo) last() time.Time {
-	if e.next == 0 {
-		return time.Time{}
-	}
-	return e.ring[(e.next-1)%remembered].at
-}

@@ -105,7 +105,7 @@ func TestRevoke(t *testing.T) {
 		t.Errorf("a second time: %v %v", again, err)
 	}
 	try := func(dir string) Reason {
-		err, _, _ := shake(t, a.ServerConfig(Mesh), stranger(t, dir, Mesh, "prod"))
+		_, err, _ := shake(t, a.ServerConfig(Mesh), stranger(t, dir, Mesh, "prod"))
 		return reasonOf(err)
 	}
 	if got := try(ams); got != "" {

@@ -62,11 +62,11 @@ func TestColdBoot(t *testing.T) {
 			t.Errorf("alarms: %q", got)
 		}
 		// Ended before the floor: over, whatever the system's clock says.
-		if serverErr, _, _ := shake(t, c.ServerConfig(Mesh), stranger(t, short, Mesh, "prod")); reasonOf(serverErr) != Expired {
+		if _, serverErr, _ := shake(t, c.ServerConfig(Mesh), stranger(t, short, Mesh, "prod")); reasonOf(serverErr) != Expired {
 			t.Errorf("a certificate from before the floor: %v", serverErr)
 		}
 		// Begun after the floor: a lower bound of the time, and the floor rises to it.
-		if serverErr, clientErr, _ := shake(t, c.ServerConfig(Mesh), stranger(t, renewed, Mesh, "prod")); serverErr != nil || clientErr != nil {
+		if _, serverErr, clientErr := shake(t, c.ServerConfig(Mesh), stranger(t, renewed, Mesh, "prod")); serverErr != nil || clientErr != nil {
 			t.Errorf("a certificate from after the floor: %v, %v", serverErr, clientErr)
 		}
 		if got, want := c.Now(), made.Add(200*day-backdate); !got.Equal(want) {

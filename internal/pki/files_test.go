@@ -197,7 +197,7 @@ func TestRenewTakesEffectWithoutARestart(t *testing.T) {
 		server, client := a.ServerConfig(Mesh), b.ClientConfig(Mesh, Identity{}) // made once, long before
 		was := a.Self()
 		time.Sleep(72 * time.Hour)
-		if _, err, _ := shake(t, server, client); reasonOf(err) != Expired {
+		if _, _, err := shake(t, server, client); reasonOf(err) != Expired {
 			t.Errorf("before: %v", err)
 		}
 		// Only the certificate travels to where it is renewed.
@@ -222,7 +222,7 @@ func TestRenewTakesEffectWithoutARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(reread)
-		if serverErr, clientErr, _ := shake(t, server, client); serverErr != nil || clientErr != nil {
+		if _, serverErr, clientErr := shake(t, server, client); serverErr != nil || clientErr != nil {
 			t.Errorf("after: %v, %v", serverErr, clientErr)
 		}
 		if got := a.Self().Serial; got != now.Serial {

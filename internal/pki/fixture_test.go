@@ -57,7 +57,7 @@ func open(t *testing.T, dir string) *Credentials {
 // shake lets two ends meet, sends a byte to the caller, and says how it went for
 // each. The byte matters: in TLS 1.3 the caller learns only after its handshake
 // that it was turned away (RFC 8446 §4.4.2).
-func shake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error, seen tls.ConnectionState) {
+func shake(t *testing.T, server, client *tls.Config) (seen tls.ConnectionState, serverErr, clientErr error) {
 	t.Helper()
 	a, b := wires()
 	done := make(chan struct{})
@@ -74,7 +74,7 @@ func shake(t *testing.T, server, client *tls.Config) (serverErr, clientErr error
 	_, clientErr = io.ReadFull(c, make([]byte, 1))
 	b.Close()
 	<-done
-	return serverErr, clientErr, seen
+	return seen, serverErr, clientErr
 }
 
 // reasonOf is the reason of a refusal, or "" of none.

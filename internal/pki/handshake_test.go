@@ -19,7 +19,7 @@ func TestTwoNodesMeet(t *testing.T) {
 	a, b := open(t, f.issue("fra", "fra-1", DefaultLife)), open(t, f.issue("ams", "ams-1", DefaultLife))
 	for _, p := range []Purpose{Mesh, Ledger} {
 		t.Run(p.ALPN("prod_1"), func(t *testing.T) {
-			serverErr, clientErr, seen := shake(t, a.ServerConfig(p), b.ClientConfig(p, Identity{Site: "fra", Node: "fra-1"}))
+			seen, serverErr, clientErr := shake(t, a.ServerConfig(p), b.ClientConfig(p, Identity{Site: "fra", Node: "fra-1"}))
 			if serverErr != nil || clientErr != nil {
 				t.Fatalf("server %v, client %v", serverErr, clientErr)
 			}
@@ -69,7 +69,7 @@ func TestRefusals(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			before := good.Refusals()[c.reason]
-			serverErr, clientErr, _ := shake(t, good.ServerConfig(Mesh), stranger(t, c.dir, Mesh, "prod"))
+			_, serverErr, clientErr := shake(t, good.ServerConfig(Mesh), stranger(t, c.dir, Mesh, "prod"))
 			if reasonOf(serverErr) != c.reason || !strings.Contains(fmt.Sprint(serverErr), c.text) {
 				t.Errorf("called by it: %v; want %s: …%s…", serverErr, c.reason, c.text)
 			}
@@ -77,7 +77,7 @@ func TestRefusals(t *testing.T) {
 				t.Error("the caller was let in")
 			}
 			pretender := &tls.Config{Certificates: []tls.Certificate{chain(t, c.dir)}, ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2"}}
-			_, clientErr, _ = shake(t, pretender, good.ClientConfig(Mesh, Identity{}))
+			_, _, clientErr = shake(t, pretender, good.ClientConfig(Mesh, Identity{}))
 			if reasonOf(clientErr) != c.reason || !strings.Contains(fmt.Sprint(clientErr), c.text) {
 				t.Errorf("calling it: %v; want %s: …%s…", clientErr, c.reason, c.text)
 			}
@@ -98,7 +98,7 @@ func TestAuthorityIsBoundToItsFleet(t *testing.T) {
 	good := open(t, f.issue("fra", "fra-1", DefaultLife))
 	stolen := &foreign{t, f.key, f.cert}
 	dir := stolen.issue(Identity{"other", "ams", "ams-1"}, nil)
-	serverErr, _, _ := shake(t, good.ServerConfig(Mesh), stranger(t, dir, Mesh, "prod"))
+	_, serverErr, _ := shake(t, good.ServerConfig(Mesh), stranger(t, dir, Mesh, "prod"))
 	if reasonOf(serverErr) != Unfit {
 		t.Errorf("got %v; want a refusal for %s", serverErr, Unfit)
 	}
@@ -108,7 +108,7 @@ func TestOtherWaysToBeTurnedAway(t *testing.T) {
 	f := newFleet(t, "prod")
 	a, b := open(t, f.issue("fra", "fra-1", DefaultLife)), open(t, f.issue("ams", "ams-1", DefaultLife))
 	t.Run("no certificate", func(t *testing.T) {
-		serverErr, clientErr, _ := shake(t, a.ServerConfig(Mesh), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		_, serverErr, clientErr := shake(t, a.ServerConfig(Mesh), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 		if serverErr == nil || clientErr == nil {
 			t.Errorf("server %v, client %v", serverErr, clientErr)
 		}
@@ -116,32 +116,32 @@ func TestOtherWaysToBeTurnedAway(t *testing.T) {
 	t.Run("TLS 1.2", func(t *testing.T) {
 		old := b.ClientConfig(Mesh, Identity{})
 		old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
-		if serverErr, clientErr, _ := shake(t, a.ServerConfig(Mesh), old); serverErr == nil || clientErr == nil {
+		if _, serverErr, clientErr := shake(t, a.ServerConfig(Mesh), old); serverErr == nil || clientErr == nil {
 			t.Errorf("server %v, client %v", serverErr, clientErr)
 		}
 	})
 	t.Run("another node than called", func(t *testing.T) {
-		_, clientErr, _ := shake(t, a.ServerConfig(Mesh), b.ClientConfig(Mesh, Identity{Site: "gru", Node: "gru-1"}))
+		_, _, clientErr := shake(t, a.ServerConfig(Mesh), b.ClientConfig(Mesh, Identity{Site: "gru", Node: "gru-1"}))
 		if reasonOf(clientErr) != WrongPeer || !strings.Contains(clientErr.Error(), "steadycast://prod/fra/fra-1 answers where gru/gru-1 was called") {
 			t.Errorf("got %v", clientErr)
 		}
 	})
 	t.Run("the mesh where the ledger listens", func(t *testing.T) {
-		if serverErr, clientErr, _ := shake(t, a.ServerConfig(Ledger), b.ClientConfig(Mesh, Identity{})); serverErr == nil || clientErr == nil {
+		if _, serverErr, clientErr := shake(t, a.ServerConfig(Ledger), b.ClientConfig(Mesh, Identity{})); serverErr == nil || clientErr == nil {
 			t.Errorf("server %v, client %v", serverErr, clientErr)
 		}
 	})
 	t.Run("the ledger of another fleet", func(t *testing.T) {
 		wrong := b.ClientConfig(Ledger, Identity{})
 		wrong.NextProtos = []string{Ledger.ALPN("other")}
-		if serverErr, clientErr, _ := shake(t, a.ServerConfig(Ledger), wrong); serverErr == nil || clientErr == nil {
+		if _, serverErr, clientErr := shake(t, a.ServerConfig(Ledger), wrong); serverErr == nil || clientErr == nil {
 			t.Errorf("server %v, client %v", serverErr, clientErr)
 		}
 	})
 	t.Run("no protocol", func(t *testing.T) {
 		mute := b.ClientConfig(Ledger, Identity{})
 		mute.NextProtos, mute.VerifyConnection = nil, nil
-		serverErr, _, _ := shake(t, a.ServerConfig(Ledger), mute)
+		_, serverErr, _ := shake(t, a.ServerConfig(Ledger), mute)
 		if reasonOf(serverErr) != WrongProtocol {
 			t.Errorf("server %v; want %s", serverErr, WrongProtocol)
 		}
@@ -174,8 +174,8 @@ func TestCertificatesEnd(t *testing.T) {
 		ending := open(t, f.issue("ams", "ams-1", 24*time.Hour))
 		meet := func(p Purpose) (Reason, Reason) {
 			t.Helper()
-			serverErr, _, _ := shake(t, lasting.ServerConfig(p), ending.ClientConfig(p, Identity{}))
-			_, clientErr, _ := shake(t, ending.ServerConfig(p), lasting.ClientConfig(p, Identity{}))
+			_, serverErr, _ := shake(t, lasting.ServerConfig(p), ending.ClientConfig(p, Identity{}))
+			_, _, clientErr := shake(t, ending.ServerConfig(p), lasting.ClientConfig(p, Identity{}))
 			return reasonOf(serverErr), reasonOf(clientErr)
 		}
 		want := func(when string, mesh, ledger Reason, alarm string) {
@@ -215,8 +215,8 @@ func TestLastingLinkIsJudgedAgain(t *testing.T) {
 		dir := f.issue("fra", "fra-1", DefaultLife)
 		a := open(t, dir)
 		b, c := open(t, f.issue("ams", "ams-1", 24*time.Hour)), open(t, f.issue("gru", "gru-1", DefaultLife))
-		_, _, first := shake(t, a.ServerConfig(Mesh), b.ClientConfig(Mesh, Identity{}))
-		_, _, second := shake(t, a.ServerConfig(Mesh), c.ClientConfig(Mesh, Identity{}))
+		first, _, _ := shake(t, a.ServerConfig(Mesh), b.ClientConfig(Mesh, Identity{}))
+		second, _, _ := shake(t, a.ServerConfig(Mesh), c.ClientConfig(Mesh, Identity{}))
 		for _, cs := range []tls.ConnectionState{first, second} {
 			if _, err := a.PeerOf(Mesh, cs); err != nil {
 				t.Error(err)
@@ -256,7 +256,7 @@ func TestAuthorityEnds(t *testing.T) {
 		}
 		ca, cb, cf := open(t, a), open(t, b), open(t, fresh)
 		try := func(p Purpose, x, y *Credentials) Reason {
-			serverErr, clientErr, _ := shake(t, x.ServerConfig(p), y.ClientConfig(p, Identity{}))
+			_, serverErr, clientErr := shake(t, x.ServerConfig(p), y.ClientConfig(p, Identity{}))
 			return cmp.Or(reasonOf(clientErr), reasonOf(serverErr))
 		}
 		if got := try(Mesh, ca, cb); got != "" {

@@ -38,6 +38,8 @@ var floorplan = map[string]string{
 
 	"internal/demo": ". decide probe bgp bgp/sink internal/ledger internal/role internal/speaker internal/api internal/agent", // a fleet in one process
 
+	"internal/sim": ". decide internal/ledger", // attacks what decides and the proposer, on a log and a clock of its own
+
 	"cmd/steadycast": "all", // assembles, nothing more
 
 	"bench": "", // the figures: benchmarks only, which assemble what they measure; nothing leans on it
@@ -60,6 +62,7 @@ var doors = map[string][]string{
 	"github.com/coreos/go-systemd":        {"internal/role"},
 	"github.com/spf13/cobra":              {"cmd/steadycast"},
 	"google.golang.org/grpc":              {"probe"},
+	"go.etcd.io/raft":                     {"internal/sim"},
 	"github.com/hashicorp":                {"internal/ledger"},
 	"go.etcd.io/bbolt":                    {"internal/ledger"},
 }

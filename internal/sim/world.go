@@ -48,6 +48,7 @@ type Violation struct {
 	Invariant string        `json:"invariant"`
 	At        time.Duration `json:"at_ns"`
 	Text      string        `json:"text"`
+	Policy    string        `json:"policy"`
 	// Faults are those without which it does not happen, Only their numbers.
 	Faults []string `json:"faults,omitempty"`
 	Only   []int    `json:"only,omitempty"`
@@ -67,6 +68,7 @@ type Outcome struct {
 	Policy    string
 	Events    uint64
 	Hash      uint64
+	Ended     time.Duration
 	Violation *Violation
 	Tallies   map[string]Tally
 	// Happened counts what happened: a schedule in which nothing did proves nothing.
@@ -158,12 +160,7 @@ func (w *world) chosen(i int) bool {
 	if w.o.Only == nil {
 		return true
 	}
-	for _, k := range w.o.Only {
-		if k == i {
-			return true
-		}
-	}
-	return false
+	return contains(w.o.Only, i)
 }
 
 func (w *world) at(at time.Duration, do func())   { w.agenda.push(max(at, w.now), do) }
@@ -198,7 +195,7 @@ func (w *world) say(format string, args ...any) {
 func (w *world) outcome() Outcome {
 	j := w.judge
 	out := Outcome{
-		Seed: w.seed, Policy: w.o.Policy, Events: w.events, Hash: w.hash,
+		Seed: w.seed, Policy: w.o.Policy, Events: w.events, Hash: w.hash, Ended: w.now,
 		Violation: j.violation, Tallies: map[string]Tally{}, Happened: j.happened,
 	}
 	for i, t := range j.tallies {

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steadycast/steadycast/internal/sim"
+)
+
+// newSimulateCommand runs whole fleets in virtual time and looks for a broken
+// invariant.
+func newSimulateCommand(c *cli) *cobra.Command {
+	var (
+		m        sim.Many
+		hours    float64
+		seed     uint64
+		only     string
+		trace    bool
+		replayed bool
+	)
+	cmd := &cobra.Command{
+		Use: "simulate", Short: "Attack the rules in virtual time, with faults, and check the invariants", GroupID: groupLab, Args: cobra.NoArgs,
+		Long: `Runs schedules: a fleet of sites and voters with the very code that decides, in
+virtual time, under faults that are drawn from a seed. After everything that
+could break one, the invariants are checked. The same seed gives the same
+schedule on every machine.
+
+A broken invariant ends with exit code 1, and says the seed, the few faults
+without which it does not happen, and the command that shows it again.
+
+--mutate runs with a rule that was considered and rejected; then a broken
+invariant is what should be found.
+
+Faults:    ` + strings.Join(sim.FaultNames(), ", ") + `
+Policies:  ` + strings.Join(sim.PolicyNames(), ", "),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if m.Mutation == "list" {
+				return c.listMutations()
+			}
+			if replayed = cmd.Flags().Changed("seed"); replayed {
+				m.First, m.Seeds = seed, 1
+			}
+			if m.Seeds < 1 {
+				return usageError(fmt.Errorf("--seeds %d; at least 1", m.Seeds))
+			}
+			if !(hours > 0 && hours <= 720) {
+				return usageError(fmt.Errorf("--hours %g; allowed: 0.1 to 720", hours))
+			}
+			m.Length = time.Duration(hours * float64(time.Hour))
+			var err error
+			if m.Only, err = numbers(only, cmd.Flags().Changed("only")); err != nil {
+				return usageError(err)
+			}
+			if trace {
+				if !replayed {
+					return usageError(fmt.Errorf("--trace is of one schedule; choose it with --seed"))
+				}
+				m.Trace = c.out
+				if c.json() {
+					m.Trace = c.err
+				}
+			}
+			rep, err := sim.RunMany(m)
+			if err != nil {
+				return usageError(err)
+			}
+			if c.json() {
+				b, err := json.Marshal(rep)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(c.out, string(b))
+			} else {
+				rep.Write(c.out)
+			}
+			if rep.Violations > 0 {
+				return &exitError{code: exitFailed} // the report has said why
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&m.Sites, "sites", 8, "how many sites announce: 2 to 300")
+	f.IntVar(&m.Seeds, "seeds", 20, "how many schedules, one for each seed")
+	f.Uint64Var(&m.First, "first-seed", 1, "the seed of the first")
+	f.Float64Var(&hours, "hours", 0.5, "virtual hours of each")
+	f.StringSliceVar(&m.Faults, "faults", nil, "only these faults, separated by commas; default all")
+	f.StringVar(&m.Policy, "policy", "", "which guards are tight; default each seed's own")
+	f.StringVar(&m.Mutation, "mutate", "", "run with this rejected rule; `list` names them")
+	f.BoolVar(&m.Stop, "stop", false, "end at the first broken invariant")
+	f.Uint64Var(&seed, "seed", 0, "only the schedule of this seed")
+	f.StringVar(&only, "only", "", "only these faults of it, by number, or none")
+	f.BoolVar(&trace, "trace", false, "print what happens in it")
+	return cmd
+}
+
+// listMutations names the rejected rules.
+func (c *cli) listMutations() error {
+	type rule struct {
+		Name string `json:"name"`
+		Rule string `json:"rule"`
+	}
+	var rules []rule
+	for _, m := range sim.Mutations() {
+		rules = append(rules, rule{m[0], m[1]})
+	}
+	if c.json() {
+		b, err := json.Marshal(rules)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(c.out, string(b))
+		return nil
+	}
+	for _, r := range rules {
+		if _, err := fmt.Fprintf(c.out, "%-26s %s\n", r.Name, r.Rule); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbers reads "1,5,9" or "none"; nil when nothing was given.
+func numbers(s string, given bool) ([]int, error) {
+	if !given {
+		return nil, nil
+	}
+	list := []int{}
+	if s == "none" {
+		return list, nil
+	}
+	for word := range strings.SplitSeq(s, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("--only %q: %q is not the number of a fault; write 3,7,12 or none", s, word)
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}

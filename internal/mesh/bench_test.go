@@ -283,7 +283,7 @@ func BenchmarkPublish(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := one("fra", "ams", 1, map[string]uint64{"ams-1": 1 << 60, "vot-1": 1 << 61})
+	r := one("fra", "ams", 1, map[string][]uint64{"ams-1": {1 << 60}, "vot-1": {1 << 61}})
 	var s Signed
 	b.Run("seal", func(b *testing.B) {
 		for b.Loop() {

@@ -14,8 +14,11 @@ type desk struct {
 	inc   uint64
 	every time.Duration
 
-	mu     sync.Mutex
-	echoes map[string]*echo
+	mu sync.Mutex
+	// echoes are the nonces of each reader, by whom they came from: "" is the
+	// reader itself, else a voter. They are kept apart, so that a voter that lies
+	// about them spoils nothing but its own.
+	echoes map[string]map[string]*echo
 	newest map[about]*line
 	next   time.Time // of the digest
 }
@@ -29,25 +32,30 @@ type line struct {
 }
 
 func newDesk(inc uint64, every time.Duration) *desk {
-	return &desk{inc: inc, every: every, echoes: map[string]*echo{}, newest: map[about]*line{}}
+	return &desk{inc: inc, every: every, echoes: map[string]map[string]*echo{}, newest: map[about]*line{}}
 }
 
-// hear records a reader's nonce. Only readers that are sent to are known.
-func (d *desk) hear(reader string, nonce uint64, now time.Time) {
+// hear records a reader's nonce that came from the reader itself (via "") or
+// from a voter.
+func (d *desk) hear(reader, via string, nonce uint64, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e := d.echoes[reader]
+	if d.echoes[reader] == nil {
+		d.echoes[reader] = map[string]*echo{}
+	}
+	e := d.echoes[reader][via]
 	if e == nil {
 		e = &echo{}
-		d.echoes[reader] = e
+		d.echoes[reader][via] = e
 	}
 	e.hear(nonce, now)
 }
 
+// nonce is the newest that a reader itself sent.
 func (d *desk) nonce(reader string, t time.Time) uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if e := d.echoes[reader]; e != nil {
+	if e := d.echoes[reader][""]; e != nil {
 		return e.at(t)
 	}
 	return 0
@@ -78,16 +86,21 @@ func (d *desk) write(o steadycast.Observation, began time.Time) (changed bool) {
 }
 
 // echo is what an observation begun at t says to each of the readers.
-func (d *desk) echo(readers []string, t time.Time) map[string]uint64 {
+func (d *desk) echo(readers []string, t time.Time) map[string][]uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := make(map[string]uint64, len(readers))
+	return d.echoLocked(readers, t)
+}
+
+func (d *desk) echoLocked(readers []string, t time.Time) map[string][]uint64 {
+	out := make(map[string][]uint64, len(readers))
 	for _, r := range readers {
-		if e := d.echoes[r]; e != nil {
-			if n := e.at(t); n != 0 {
-				out[r] = n
+		for _, e := range d.echoes[r] {
+			if n := e.at(t); n != 0 && !slices.Contains(out[r], n) {
+				out[r] = append(out[r], n)
 			}
 		}
+		slices.Sort(out[r])
 	}
 	return out
 }
@@ -118,14 +131,7 @@ func (d *desk) untold(voters []string, now time.Time) []said {
 			continue
 		}
 		l.told = true
-		x := said{Observation: l.o, Echo: map[string]uint64{}}
-		for _, v := range voters {
-			if e := d.echoes[v]; e != nil {
-				if n := e.at(l.began); n != 0 {
-					x.Echo[v] = n
-				}
-			}
-		}
+		x := said{l.o, d.echoLocked(voters, l.began)}
 		if len(x.Echo) > 0 {
 			out = append(out, x)
 		}

@@ -102,7 +102,7 @@ func (h *hand) seal(r report) Signed {
 	return s
 }
 
-func one(vantage, subject string, seq uint64, echo map[string]uint64) report {
+func one(vantage, subject string, seq uint64, echo map[string][]uint64) report {
 	return report{Inc: 1, Said: []said{{steadycast.Observation{Vantage: vantage, Subject: subject, Service: "web", Seq: seq, Result: steadycast.Result{Outcome: down, Class: steadycast.Hard}}, echo}}}
 }
 
@@ -114,7 +114,7 @@ func TestFalseWitness(t *testing.T) {
 		mallory := w.credentials("ams", "ams-1")
 		h := w.greet(t, mallory, fra)
 		defer h.stop()
-		echo := map[string]uint64{"fra-1": h.nonce}
+		echo := map[string][]uint64{"fra-1": {h.nonce}}
 		gru, err := seal(w.nodes["gru"].creds, one("gru", "fra", 1, echo))
 		if err != nil {
 			t.Fatal(err)
@@ -122,6 +122,8 @@ func TestFalseWitness(t *testing.T) {
 		sealed := h.seal(one("ams", "fra", 1, echo))
 		flipped := bytes.Clone(sealed)
 		flipped[len(flipped)-20] ^= 1
+		endless := one("ams", "fra", 1, echo)
+		endless.Said[0].Observation.Service = strings.Repeat("x", 40_000)
 		both := one("ams", "fra", 1, echo)
 		both.Said = append(both.Said, one("gru", "fra", 1, echo).Said...)
 		for _, c := range []struct {
@@ -142,9 +144,11 @@ func TestFalseWitness(t *testing.T) {
 			{"words that are none", append(mallory.Sign([]byte("{")), '{'), Forged},
 			{"about another site", h.seal(one("ams", "gru", 1, echo)), NotForUs},
 			{"about no site", h.seal(one("ams", "", 1, echo)), NotForUs},
+			{"about a site with an endless name", h.seal(one("ams", strings.Repeat("x", 40_000), 1, echo)), Unfit},
+			{"about a service with an endless name", h.seal(endless), Unfit},
 			{"no echo", h.seal(one("ams", "fra", 1, nil)), NoEcho},
-			{"an echo for another reader", h.seal(one("ams", "fra", 1, map[string]uint64{"gru-1": h.nonce})), NoEcho},
-			{"a nonce that never was", h.seal(one("ams", "fra", 1, map[string]uint64{"fra-1": h.nonce + 1})), Stale},
+			{"an echo for another reader", h.seal(one("ams", "fra", 1, map[string][]uint64{"gru-1": {h.nonce}})), NoEcho},
+			{"a nonce that never was", h.seal(one("ams", "fra", 1, map[string][]uint64{"fra-1": {h.nonce + 1, 0}})), Stale},
 		} {
 			before := fra.Peers().Drops[c.want]
 			h.w.Write(encode(kindReport, c.s))
@@ -175,7 +179,7 @@ func TestReplayMuchLater(t *testing.T) {
 		fra := w.nodes["fra"]
 		h := w.greet(t, w.credentials("gru", "gru-1"), fra)
 		defer h.stop()
-		s := h.seal(one("gru", "fra", 1, map[string]uint64{"fra-1": h.nonce}))
+		s := h.seal(one("gru", "fra", 1, map[string][]uint64{"fra-1": {h.nonce}}))
 		h.w.Write(encode(kindReport, s))
 		equal(t, "at first", seqs(fra.take(), "gru-1"), []uint64{1})
 		stale := uint64(0)

@@ -33,6 +33,7 @@ const (
 	Forged    Drop = "forged"     // the signature does not fit, or there is nothing in it
 	AsAnother Drop = "as_another" // of a site that is not the certificate's
 	NotForUs  Drop = "not_for_us" // of a subject that is not ours, or of a sibling; and we do not vote
+	Unfit     Drop = "unfit"      // with names longer than a configuration allows
 	NoEcho    Drop = "no_echo"    // with no nonce of ours
 	Stale     Drop = "stale"      // with a nonce that is forgotten, or never was ours
 	Repeated  Drop = "repeated"   // heard before, or older than what was
@@ -40,7 +41,7 @@ const (
 )
 
 // Drops are all of them.
-var Drops = []Drop{Forged, AsAnother, NotForUs, NoEcho, Stale, Repeated, TooMany}
+var Drops = []Drop{Forged, AsAnother, NotForUs, Unfit, NoEcho, Stale, Repeated, TooMany}
 
 // inbox judges what arrives, from whomever and whichever way. Any goroutine may
 // use it; mu guards the fields below it.
@@ -61,6 +62,10 @@ type inbox struct {
 // keep is how long a mark of what was heard lasts: longer than any nonce, so
 // that what is forgotten here is too old to be let in.
 const keep = (remembered + 1) * time.Second
+
+// maxEchoes bounds the ways by which a vantage may have heard our nonces: itself
+// and each voter.
+const maxEchoes = 8
 
 func newInbox(name, site string, voter bool, deliver func(Heard)) *inbox {
 	return &inbox{name: name, site: site, voter: voter, deliver: deliver, clocks: clocks, dropped: map[Drop]uint64{}}
@@ -144,16 +149,26 @@ func (b *inbox) judge(peer pki.Peer, inc uint64, x said, now time.Time) (Heard, 
 
 // The order matters: what is too old must not mark a newer one as seen.
 func (b *inbox) judgeLocked(peer pki.Peer, inc uint64, x said, now time.Time) (Heard, Drop) {
-	o := x.Observation
+	o := brief(x.Observation)
+	if !fits(o) {
+		return Heard{}, Unfit
+	}
 	if !b.voter && (o.Subject != b.site || peer.Site == b.site) {
 		return Heard{}, NotForUs
 	}
-	nonce := x.Echo[b.name]
-	if nonce == 0 {
+	echoes := x.Echo[b.name]
+	if len(echoes) == 0 {
 		return Heard{}, NoEcho
 	}
-	issued, ok := b.book.Issued(nonce)
-	if !ok {
+	// The newest that is ours: the vantage had all of them before its round began.
+	var nonce uint64
+	var issued time.Time
+	for _, n := range echoes[:min(len(echoes), maxEchoes)] {
+		if at, ok := b.book.Issued(n); ok && at.After(issued) {
+			nonce, issued = n, at
+		}
+	}
+	if nonce == 0 {
 		return Heard{}, Stale
 	}
 	switch b.seen.take(peer.Node, about{o.Subject, o.Service}, inc, o.Seq, now, keep) {

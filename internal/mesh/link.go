@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -128,9 +129,11 @@ func (l *link) ended(err error) {
 	if l.up && time.Since(l.since) >= steady {
 		l.fails = 0
 	}
-	if l.up || l.err != err.Error() {
-		l.m.log.Warn("link down", "peer", l.peer.Name, "addr", l.peer.Addr, "error", err)
+	level := slog.LevelDebug // a dead peer is said once, not at each call
+	if l.up || l.calls == 1 {
+		level = slog.LevelWarn
 	}
+	l.m.log.Log(context.Background(), level, "link down", "peer", l.peer.Name, "addr", l.peer.Addr, "error", err)
 	// A connection on which one stream died is not trusted with the next.
 	if l.conn != nil {
 		l.conn.NetConn().Close()
@@ -212,7 +215,7 @@ func (l *link) frame(k kind, b []byte) error {
 		if err := json.Unmarshal(b, &t); err != nil {
 			return fmt.Errorf("a nonce cannot be read: %w", err)
 		}
-		l.m.desk.hear(l.peer.Name, t.Nonce, now)
+		l.m.desk.hear(l.peer.Name, "", t.Nonce, now)
 		l.confirmed(t.Got, now)
 	case kindThird:
 		var t third
@@ -220,7 +223,7 @@ func (l *link) frame(k kind, b []byte) error {
 			return fmt.Errorf("a nonce cannot be read: %w", err)
 		}
 		if l.peer.Voter && l.m.known(t.Name) {
-			l.m.desk.hear(t.Name, t.Nonce, now)
+			l.m.desk.hear(t.Name, l.peer.Name, t.Nonce, now)
 		}
 	case kindForward:
 		if l.peer.Voter {

@@ -71,7 +71,7 @@ func (m *Mesh) send(links, to []*link, words []said, now time.Time) {
 	for _, l := range to {
 		echoed := false
 		for _, w := range words {
-			echoed = echoed || w.Echo[l.peer.Name] != 0
+			echoed = echoed || len(w.Echo[l.peer.Name]) > 0
 		}
 		if !echoed {
 			l.unechoed()
@@ -87,23 +87,32 @@ func (m *Mesh) send(links, to []*link, words []said, now time.Time) {
 	}
 }
 
-// relay sends a report for a reader through a voter that has a way to it. Which
-// one is asked first depends on the reader, so that a fleet's relays spread.
+// relays is through how many voters a report goes that has no direct way: two,
+// so that one voter that takes everything and passes nothing on cannot silence
+// a vantage.
+const relays = 2
+
+// relay sends a report for a reader through voters that have a way to it. Which
+// ones are asked first depends on the reader, so that a fleet's relays spread.
 func (m *Mesh) relay(links []*link, reader *link, s Signed, now time.Time) {
 	h := fnv.New32a()
 	io.WriteString(h, reader.peer.Name)
 	first := int(h.Sum32() % uint32(len(links)))
+	sent := 0
 	for i := range links {
 		v := links[(first+i)%len(links)]
 		if v.peer.Voter && v != reader && v.carries(reader.peer.Name, now) {
 			v.q.push(encodeNamed(kindRelay, []byte(reader.peer.Name), s))
-			if s != nil {
-				reader.relayed()
+			if sent++; sent == relays {
+				break
 			}
-			return
 		}
 	}
-	if s != nil {
+	switch {
+	case s == nil: // it only asked for the nonces
+	case sent > 0:
+		reader.relayed()
+	default:
 		reader.lost()
 	}
 }

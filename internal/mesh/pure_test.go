@@ -246,7 +246,7 @@ func TestStoodStill(t *testing.T) {
 	now := time.Now()
 	in.clocks = func() (with, without time.Duration) { return now.Sub(begun) + slept, now.Sub(begun) }
 	say := func(seq, nonce uint64) Drop {
-		s, err := seal(c, one("ams", "fra", seq, map[string]uint64{"fra-1": nonce}))
+		s, err := seal(c, one("ams", "fra", seq, map[string][]uint64{"fra-1": {nonce}}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -145,7 +145,7 @@ func TestRelayCannotForge(t *testing.T) {
 	inWorld(t, []string{"fra", "ams", "vot!"}, func(t *testing.T, w *world) {
 		fra, ams, vot := w.nodes["fra"], w.nodes["ams"], w.nodes["vot"]
 		nonce := fra.in.newest()
-		echo := map[string]uint64{"fra-1": nonce}
+		echo := map[string][]uint64{"fra-1": {nonce}}
 		good, err := seal(ams.creds, one("ams", "fra", 1, echo))
 		if err != nil {
 			t.Fatal(err)
@@ -154,7 +154,7 @@ func TestRelayCannotForge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		old, err := seal(ams.creds, one("ams", "fra", 1, map[string]uint64{"fra-1": nonce ^ 1}))
+		old, err := seal(ams.creds, one("ams", "fra", 1, map[string][]uint64{"fra-1": {nonce ^ 1}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +218,7 @@ func TestNoRoute(t *testing.T) {
 		if err := ams.SetPeers([]Peer{fra.as(), w.nodes["vot"].as(), lone}); err != nil {
 			t.Fatal(err)
 		}
-		ams.desk.hear("gru-1", 7, time.Now())
+		ams.desk.hear("gru-1", "", 7, time.Now())
 		for seq := range uint64(10) {
 			time.Sleep(time.Second)
 			ams.say("gru", seq+1, up, 0)
@@ -232,4 +232,50 @@ func TestNoRoute(t *testing.T) {
 			t.Errorf("the voter is called by %+v", got)
 		}
 	})
+}
+
+// A voter that lies about a reader's nonces spoils neither the direct way nor
+// that through another voter.
+func TestVoterLiesAboutNonces(t *testing.T) {
+	inWorld(t, []string{"fra", "ams", "vot!", "vox!"}, func(t *testing.T, w *world) {
+		fra, ams, vot := w.nodes["fra"], w.nodes["ams"], w.nodes["vot"]
+		lie := func() { vot.caller("ams-1").q.push(encodeJSON(kindThird, third{"fra-1", draw()})) }
+		var heard []uint64
+		round := func(seq uint64) {
+			lie()
+			synctest.Wait()
+			ams.say("fra", seq, up, 0)
+			heard = append(heard, seqs(fra.take(), "ams-1")...)
+			time.Sleep(time.Second)
+		}
+		for seq := uint64(1); seq <= 5; seq++ {
+			round(seq)
+		}
+		equal(t, "directly", heard, []uint64{1, 2, 3, 4, 5})
+		w.cut(hostAms, hostFra)
+		w.cut(hostFra, hostAms)
+		heard = nil
+		for seq := uint64(6); seq <= 35; seq++ {
+			round(seq)
+		}
+		if len(heard) < 25 {
+			t.Errorf("only %d of 30 were relayed: %v", len(heard), heard)
+		}
+	})
+}
+
+// A voter that takes everything and passes nothing on does not silence a vantage.
+func TestVoterPassesNothingOn(t *testing.T) {
+	for _, liar := range []string{hostVot, hostVox} {
+		inWorld(t, []string{"fra", "ams", "vot!", "vox!"}, func(t *testing.T, w *world) {
+			fra, ams := w.nodes["fra"], w.nodes["ams"]
+			w.cut(hostAms, hostFra)
+			w.cut(hostFra, hostAms)
+			w.cut(liar, hostFra) // its link to the reader stands still, and it says nothing of it
+			heard, _, _ := talk(w, ams, fra, 1, 30)
+			if len(heard) < 24 {
+				t.Errorf("only %d of 30 were heard past %s", len(heard), liar)
+			}
+		})
+	}
 }

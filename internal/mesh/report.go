@@ -12,7 +12,8 @@ import (
 )
 
 // report is what a vantage signs: observations, each with the nonces that it
-// echoes, by the name of the reader.
+// echoes, by the name of the reader. There are several of one reader where they
+// came by several ways and differ; the reader takes the newest that is its own.
 type report struct {
 	// Inc is the vantage's incarnation, which orders its sequence numbers.
 	Inc  uint64 `json:"inc"`
@@ -21,7 +22,7 @@ type report struct {
 
 type said struct {
 	Observation steadycast.Observation `json:"o"`
-	Echo        map[string]uint64      `json:"echo"`
+	Echo        map[string][]uint64    `json:"echo"`
 }
 
 // Signed is a report and its signature, as it travels and as it proves later,
@@ -54,17 +55,23 @@ func unseal(s Signed, key ed25519.PublicKey) (report, error) {
 	return r, nil
 }
 
-// Open verifies a signed report against a node's key and returns its
-// observations; Nonce of each is what it echoes of reader, 0 if nothing.
-func (s Signed) Open(key ed25519.PublicKey, reader string) ([]steadycast.Observation, error) {
+// Echoed is an observation of a signed report, and the nonces of one reader that
+// it echoes.
+type Echoed struct {
+	Observation steadycast.Observation
+	Nonces      []uint64
+}
+
+// Open verifies a signed report against a node's key, and returns what it says
+// to a reader. Whether a nonce is fresh is for the reader to judge.
+func (s Signed) Open(key ed25519.PublicKey, reader string) ([]Echoed, error) {
 	r, err := unseal(s, key)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]steadycast.Observation, len(r.Said))
+	out := make([]Echoed, len(r.Said))
 	for i, x := range r.Said {
-		out[i] = x.Observation
-		out[i].Nonce = x.Echo[reader]
+		out[i] = Echoed{x.Observation, x.Echo[reader]}
 	}
 	return out, nil
 }
@@ -82,6 +89,15 @@ func brief(o steadycast.Observation) steadycast.Observation {
 		o.Result.Why = nil
 	}
 	return o
+}
+
+// most is the longest name of anything in a configuration, and some more.
+const most = 128
+
+// fits reports whether an observation's names are such as a configuration may
+// hold: what is longer would fill the memory of whoever keeps it.
+func fits(o steadycast.Observation) bool {
+	return len(o.Vantage) <= most && len(o.Group) <= most && len(o.Subject) <= most && len(o.Service) <= most
 }
 
 func parts(t steadycast.Tree) int {

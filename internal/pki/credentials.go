@@ -2,6 +2,7 @@ package pki
 
 import (
 	"crypto/ed25519"
+	"crypto/sha256"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ type Credentials struct {
 	late    map[string]lateness  // guarded by mu; peers accepted outside their time, by node
 	clock   clock                // guarded by mu
 	refused map[Reason]uint64    // guarded by mu
-	known   map[[32]byte]checked // guarded by mu; chains of relayed observations
+	judged  map[judgedKey]judged // guarded by mu; emptied when the files change
 }
 
 type lateness struct {
@@ -60,7 +61,7 @@ type lateness struct {
 // Open reads the credentials. A directory that is not whole, whose certificate
 // is not this node's, or whose keys others may read, is an error.
 func Open(set Settings) (*Credentials, error) {
-	c := &Credentials{set: set, late: map[string]lateness{}, refused: map[Reason]uint64{}, known: map[[32]byte]checked{}}
+	c := &Credentials{set: set, late: map[string]lateness{}, refused: map[Reason]uint64{}, judged: map[judgedKey]judged{}}
 	stamps := c.stampAll()
 	s, err := c.load(nil)
 	if err != nil {
@@ -191,7 +192,7 @@ func (c *Credentials) state() *state {
 		return s
 	}
 	c.stamps, c.trouble = stamps, ""
-	clear(c.known)
+	clear(c.judged)
 	c.current.Store(next)
 	return next
 }
@@ -210,25 +211,60 @@ func (c *Credentials) Reread() error {
 	return nil
 }
 
-// check judges a chain now and keeps count.
+// check judges a chain now. A certificate that was judged within the last
+// minute, by the same files, is judged by its own dates only: a node that asks
+// something every second costs no signature each time.
 func (c *Credentials) check(chain []*x509.Certificate, usage x509.ExtKeyUsage, grace time.Duration) (Peer, error) {
 	s := c.state()
+	var key judgedKey
+	if len(chain) == 1 {
+		key = judgedKey{sha256.Sum256(chain[0].Raw), usage}
+	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	now, vague := c.now(s)
+	before, ok := c.judged[key]
+	c.mu.Unlock()
+	if age := now.Sub(before.at); ok && len(chain) == 1 && age >= 0 && age < judgedFor && !now.Before(chain[0].NotBefore) && !now.After(chain[0].NotAfter) {
+		return before.peer, nil
+	}
 	p, late, err := s.examine(chain, usage, grace, now, vague)
 	if err != nil {
 		return Peer{}, err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.clock.learn(chain[0].NotBefore)
-	if late != "" {
+	switch {
+	case late != "":
 		if _, old := c.late[p.Node]; !old && len(c.late) >= maxLate {
 			clear(c.late)
 		}
 		c.late[p.Node] = lateness{late, time.Now()}
+	case len(chain) == 1 && c.current.Load() == s: // else the files have changed since
+		if len(c.judged) >= maxJudged {
+			clear(c.judged)
+		}
+		c.judged[key] = judged{p, now}
 	}
 	return p, nil
 }
+
+// judged is a certificate that was let in, and when.
+type judged struct {
+	peer Peer
+	at   time.Time
+}
+
+type judgedKey struct {
+	cert  [sha256.Size]byte
+	usage x509.ExtKeyUsage
+}
+
+const (
+	judgedFor = time.Minute
+	// maxJudged bounds them: each node of a large fleet, a few times over.
+	maxJudged = 2048
+)
 
 // maxLate bounds how many late peers are remembered by name.
 const maxLate = 1024

@@ -18,6 +18,8 @@ var ErrNoRoom = errors.New("too little room on the disk")
 const (
 	ballastName = "ballast"
 	roomEvery   = time.Second
+	lockTries   = 20
+	lockPause   = 10 * time.Millisecond
 )
 
 // lockDir takes a directory for this process, until the file is closed.
@@ -29,7 +31,15 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	// A child that this process is just starting holds what it had open until it
+	// has become another program; so one refusal is none.
+	for try := 0; ; try++ {
+		if err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil || try == lockTries {
+			break
+		}
+		time.Sleep(lockPause)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s is in use by another process (%w): stop that one first; two writers would destroy the ledger", dir, err), lock.Close())
 	}
 	return lock, nil

@@ -331,7 +331,7 @@ func (v *Voter) Survey(ctx context.Context) Survey {
 	for i := range s.Voters {
 		x := &s.Voters[i]
 		if x.Node == v.opts.Node {
-			own := v.State()
+			own := v.hashed()
 			x.State = &own
 			continue
 		}

@@ -85,7 +85,7 @@ func (v *Voter) newServer() *http.Server {
 		}
 		return beatReply{v.nonce(), ok}, nil
 	})
-	serve(v, mux, pathState, func(context.Context, Identity, struct{}) (any, error) { return v.State(), nil })
+	serve(v, mux, pathState, func(context.Context, Identity, struct{}) (any, error) { return v.hashed(), nil })
 	mux.HandleFunc("POST "+pathWatch, v.serveWatch)
 	var only http.Protocols
 	only.SetHTTP2(true)
@@ -350,15 +350,21 @@ func (v *Voter) serveWatch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// State is what this voter says of itself.
+// hashed is State with the state's hash, which costs a pass over all of it.
+func (v *Voter) hashed() State {
+	s := v.State()
+	s.Fence, s.Hash = v.Hash()
+	return s
+}
+
+// State is what this voter says of itself, but for the hash.
 func (v *Voter) State() State {
 	s := State{
 		Fleet: v.opts.Fleet, Node: v.opts.Node, Role: strings.ToLower(v.raft.State().String()), Term: v.raft.CurrentTerm(),
 		LastIndex: v.raft.LastIndex(), Commit: v.raft.CommitIndex(), Applied: v.raft.AppliedIndex(), Rules: decide.RulesLevel,
 	}
 	s.Leader, _ = v.leaderPeer()
-	s.Fence, s.Hash = v.Hash()
-	s.Members = v.Members()
+	s.Fence, s.Members = v.View().Fence, v.Members()
 	s.Free, _ = free(v.opts.Dir)
 	s.Empty = s.Term == 0 && s.LastIndex == 0 && len(s.Members) == 0
 	return s

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -25,6 +26,9 @@ type Options struct {
 // Run keeps a voter until the process is told to stop. A leader hands over
 // first.
 func Run(ctx context.Context, p *role.Process, o Options) error {
+	// A voter copies a state of some megabytes with each entry, which are few: half
+	// the heap for a little time.
+	debug.SetGCPercent(50)
 	o.Voter.Log, o.Voter.Alive = o.Logger, p.Alive
 	v, err := open(ctx, p, o)
 	if v == nil {

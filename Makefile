@@ -6,6 +6,9 @@ GO ?= go
 FUZZTIME ?= 10s
 T ?= .
 S ?= .
+SEEDS ?= 10000
+FIRST ?= 1
+ARGS ?=
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -13,7 +16,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # The daemons and tools that the tests drive, by their Debian 12 names.
 PACKAGES := frr bird2 openbgpd exabgp nftables iproute2 tcpdump tshark prometheus systemd procps curl
 
-.PHONY: help setup build check test race fuzz lab bench
+.PHONY: help setup build check test race fuzz lab sim bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +54,9 @@ fuzz: ## every fuzz target for FUZZTIME (10s) each
 
 lab: ## scenarios on real routers in network namespaces (root); T=single-frr S=scenario choose
 	LAB_T='$(T)' LAB_S='$(S)' $(GO) test -count=1 -v -timeout 20m ./lab/...
+
+sim: ## 10,000 schedules of the simulator (SEEDS, FIRST and ARGS choose others); about half an hour
+	$(GO) run ./cmd/steadycast simulate --seeds $(SEEDS) --first-seed $(FIRST) --hours 0.25 $(ARGS)
 
 bench: ## the figures: ratios against peers in one run
 	$(GO) test -run '^$$' -bench . -benchmem ./...

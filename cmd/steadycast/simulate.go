@@ -16,12 +16,11 @@ import (
 // invariant.
 func newSimulateCommand(c *cli) *cobra.Command {
 	var (
-		m        sim.Many
-		hours    float64
-		seed     uint64
-		only     string
-		trace    bool
-		replayed bool
+		m     sim.Many
+		hours float64
+		seed  uint64
+		only  string
+		trace bool
 	)
 	cmd := &cobra.Command{
 		Use: "simulate", Short: "Attack the rules in virtual time, with faults, and check the invariants", GroupID: groupLab, Args: cobra.NoArgs,
@@ -34,15 +33,17 @@ A broken invariant ends with exit code 1, and says the seed, the few faults
 without which it does not happen, and the command that shows it again.
 
 --mutate runs with a rule that was considered and rejected; then a broken
-invariant is what should be found.
-
-Faults:    ` + strings.Join(sim.FaultNames(), ", ") + `
-Policies:  ` + strings.Join(sim.PolicyNames(), ", "),
+invariant is what should be found. Policies leave one guard tight, so that no
+other hides its faults: ` + strings.Join(sim.PolicyNames(), ", "),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if m.Mutation == "list" {
-				return c.listMutations()
+			switch {
+			case m.Mutation == "list":
+				return c.listNamed(sim.Mutations())
+			case len(m.Faults) == 1 && m.Faults[0] == "list":
+				return c.listNamed(sim.Faults())
 			}
-			if replayed = cmd.Flags().Changed("seed"); replayed {
+			one := cmd.Flags().Changed("seed")
+			if one {
 				m.First, m.Seeds = seed, 1
 			}
 			if m.Seeds < 1 {
@@ -57,7 +58,7 @@ Policies:  ` + strings.Join(sim.PolicyNames(), ", "),
 				return usageError(err)
 			}
 			if trace {
-				if !replayed {
+				if !one {
 					return usageError(fmt.Errorf("--trace is of one schedule; choose it with --seed"))
 				}
 				m.Trace = c.out
@@ -89,7 +90,7 @@ Policies:  ` + strings.Join(sim.PolicyNames(), ", "),
 	f.IntVar(&m.Seeds, "seeds", 20, "how many schedules, one for each seed")
 	f.Uint64Var(&m.First, "first-seed", 1, "the seed of the first")
 	f.Float64Var(&hours, "hours", 0.5, "virtual hours of each")
-	f.StringSliceVar(&m.Faults, "faults", nil, "only these faults, separated by commas; default all")
+	f.StringSliceVar(&m.Faults, "faults", nil, "only these faults, separated by commas, or all; `list` names them")
 	f.StringVar(&m.Policy, "policy", "", "which guards are tight; default each seed's own")
 	f.StringVar(&m.Mutation, "mutate", "", "run with this rejected rule; `list` names them")
 	f.BoolVar(&m.Stop, "stop", false, "end at the first broken invariant")
@@ -99,26 +100,26 @@ Policies:  ` + strings.Join(sim.PolicyNames(), ", "),
 	return cmd
 }
 
-// listMutations names the rejected rules.
-func (c *cli) listMutations() error {
-	type rule struct {
+// listNamed prints names with what they stand for.
+func (c *cli) listNamed(names [][2]string) error {
+	type named struct {
 		Name string `json:"name"`
-		Rule string `json:"rule"`
+		Text string `json:"text"`
 	}
-	var rules []rule
-	for _, m := range sim.Mutations() {
-		rules = append(rules, rule{m[0], m[1]})
+	var list []named
+	for _, n := range names {
+		list = append(list, named{n[0], n[1]})
 	}
 	if c.json() {
-		b, err := json.Marshal(rules)
+		b, err := json.Marshal(list)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(c.out, string(b))
-		return nil
+		_, err = fmt.Fprintln(c.out, string(b))
+		return err
 	}
-	for _, r := range rules {
-		if _, err := fmt.Fprintf(c.out, "%-26s %s\n", r.Name, r.Rule); err != nil {
+	for _, n := range list {
+		if _, err := fmt.Fprintf(c.out, "%-26s %s\n", n.Name, n.Text); err != nil {
 			return err
 		}
 	}

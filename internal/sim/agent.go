@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -105,6 +106,7 @@ func (p *place) killAgent() {
 	if p.agent == nil {
 		return
 	}
+	before := slices.Clone(p.speaker.out)
 	p.w.judge.happen("agent dies")
 	p.agent = nil
 	p.deaths++
@@ -112,6 +114,7 @@ func (p *place) killAgent() {
 		p.speaker.set = steadycast.RouteSet{}
 		p.wire(cause{prefix: -1, kind: byMutation, reason: "the speaker lives in the agent's process"})
 	}
+	p.w.judge.holds(iDeath, slices.Equal(before, p.speaker.out), "the routes of %s were %v and are %v when its agent died", p.name, before, p.speaker.out)
 }
 
 func (a *agent) alive() bool { return a.p.agent == a }

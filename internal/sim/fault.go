@@ -136,10 +136,25 @@ func (w *world) stallVoter(f *fault) {
 	v.stalled = max(v.stalled, w.now+f.last/2)
 }
 
+// passOnLate keeps one voter's followers at what was committed when it began.
+func (w *world) passOnLate(f *fault) {
+	v := w.voters[int(f.x>>1%uint64(len(w.voters)))]
+	v.behind = min(w.now+4*f.last, w.calm)
+	w.at(v.behind, func() {
+		if v.up && w.now >= v.behind {
+			v.shown = v.view
+			v.tellFollowers()
+		}
+	})
+}
+
 // tellLies makes the liars: as many as a quorum can bear, all saying bad or good
 // of everybody. Where sites share a group, the whole group lies as one.
 func (w *world) tellLies(f *fault) {
 	for _, p := range w.places {
+		if p.selfish > 0 && w.ownVotes() {
+			return
+		}
 		p.lies = honest
 	}
 	says := saysBad
@@ -165,11 +180,14 @@ func (w *world) tellLies(f *fault) {
 	})
 }
 
+// ownVotes: a site's own check is a voice, for there are too few others.
+func (w *world) ownVotes() bool { return len(w.places)-1 < 4 }
+
 // mayLie is one less than the least quorum that can judge a site.
 func (w *world) mayLie() int {
 	n := len(w.places) - 1
-	if n < 4 {
-		n++ // the site's own check is a voice
+	if w.ownVotes() {
+		n++
 	}
 	n = min(n, 9)
 	return max(3, (6*n+9)/10) / 2
@@ -186,6 +204,13 @@ func (w *world) breakProbers(f *fault) {
 
 func (w *world) breakOwnCheck(f *fault) {
 	p := w.places[f.a]
+	if w.ownVotes() { // then it is a liar like another, and one is all that may be
+		for _, q := range w.places {
+			if q.selfish > 0 || q.lies != honest {
+				return
+			}
+		}
+	}
 	p.selfish++
 	w.until(f, func() { p.selfish-- })
 }

@@ -87,7 +87,7 @@ var mutations = []mutation{
 	{resumeOut, "after a restart a site announces, whatever its phase", "none", nil},
 	{attributesByWithdrawal, "other attributes are announced by a withdrawal and an announcement", "floor", nil},
 	{oldViews, "an agent believes whatever view of the ledger came last", "none", nil},
-	{startUnfenced, "an agent that starts believes a voter that lags behind what its speaker has carried out", "none", []string{"flap", "agent", "slow", "voter", "power"}},
+	{startUnfenced, "an agent that starts believes a voter that lags behind what its speaker has carried out", "none", []string{"flap", "service", "agent", "behind"}},
 	{refuseFlat, "a withdrawal that floor or budget refuses is refused, and the dead site stays as attractive as it was", "fleet-budget", nil},
 	{noFloor, "there is no floor", "floor", nil},
 	{noHealthyFloor, "there is no healthy floor", "healthy-floor", nil},

@@ -78,6 +78,15 @@ func FaultNames() []string {
 	return names
 }
 
+// Faults lists the name of each kind of fault, and what it is.
+func Faults() [][2]string {
+	var all [][2]string
+	for _, k := range faultKinds {
+		all = append(all, [2]string{k.name, k.about})
+	}
+	return all
+}
+
 // PolicyNames are the names of all policies.
 func PolicyNames() []string {
 	var names []string

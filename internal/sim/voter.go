@@ -49,7 +49,9 @@ type voter struct {
 	applied  uint64
 	appliedA time.Duration // when, by its own clock
 	view     *decide.View
-	known    uint64 // the leader it knows; 0 for none
+	shown    *decide.View  // what it passes on; older than view until behind is over
+	behind   time.Duration // real time
+	known    uint64        // the leader it knows; 0 for none
 	leads    bool
 	patience time.Duration // until when it waits for its leader, in real time
 	chain    int           // of ticks: an earlier one ends
@@ -105,7 +107,7 @@ func (v *voter) start() {
 		must(v.fleet.Restore(v.snap))
 	}
 	view := v.fleet.View()
-	v.view, v.applied, v.appliedA = &view, v.snapAt, v.now()
+	v.view, v.shown, v.applied, v.appliedA = &view, &view, v.snapAt, v.now()
 	v.issued, v.beats = nil, make([]spoken, len(v.w.places))
 	v.offset = -v.now()
 	node, err := raft.NewRawNode(&raft.Config{
@@ -254,6 +256,9 @@ func (v *voter) apply(e *pb.Entry) {
 		v.afterApply(p.entry, reply)
 		view := v.fleet.View()
 		v.view, v.appliedA = &view, v.now()
+		if v.w.now >= v.behind {
+			v.shown = v.view
+		}
 		v.w.judge.applied(v, p, reply)
 		if v.desk != nil {
 			v.desk.applied(p, reply)
@@ -288,8 +293,8 @@ func (v *voter) talk() {
 }
 
 func (v *voter) tell(p *place) {
-	m := word{voter: v, live: v.known != 0, view: v.view, nonce: nonce{uint64(v.life), len(v.issued) - 1}}
-	if p.agent == nil || v.view.Fence.Epoch == 0 {
+	m := word{voter: v, live: v.known != 0, view: v.shown, nonce: nonce{uint64(v.life), len(v.issued) - 1}}
+	if p.agent == nil || v.shown.Fence.Epoch == 0 {
 		m.live = false // nothing is committed yet
 	}
 	v.w.send(v.place, p.i, func() {

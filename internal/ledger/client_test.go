@@ -2,14 +2,17 @@ package ledger
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -373,5 +376,59 @@ func TestSlowWatcher(t *testing.T) {
 	}
 	if lines, _ := lead.feed.since(newest); len(lines) != 0 {
 		t.Errorf("%d lines of news for who has all", len(lines))
+	}
+}
+
+// TestRevokedWhileConnected: a connection that lasts does not outlive what it
+// was opened with, neither an agent's nor a voter's.
+func TestRevokedWhileConnected(t *testing.T) {
+	t.Parallel()
+	var revoked atomic.Bool
+	c := begun(t, func(o *VoterOptions) {
+		o.TLS.Again = func(s tls.ConnectionState) error {
+			if who, err := peerOf(s); err != nil || who.Node == "fra-9" && revoked.Load() {
+				return errors.New("revoked")
+			}
+			return nil
+		}
+	}, "ams", "fra", "lon")
+	c.leader()
+	cl := c.client("fra", nil)
+	verdict := []steadycast.Verdict{{Site: "fra", Service: "web", State: steadycast.Healthy}}
+	if err := cl.Report(t.Context(), verdict); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the view", func() bool { return believed(cl) == steadycast.Healthy })
+	revoked.Store(true)
+	if _, ok := errors.AsType[Forbidden](cl.Report(t.Context(), verdict)); !ok {
+		t.Error("a revoked node reports")
+	}
+	// Its stream ends, and no other begins.
+	until(t, "silence", func() bool { return cl.silent() > 2*streamPauseMost })
+}
+
+// TestVoterRevokedWhileConnected: the same for raft's connections.
+func TestVoterRevokedWhileConnected(t *testing.T) {
+	left, right := net.Pipe()
+	defer right.Close()
+	bad := errors.New("revoked")
+	k := &kept{Conn: left, door: &door{conns: map[net.Conn]bool{}}, raw: left, judge: func() error { return bad }, clock: newClock()}
+	go func() {
+		for {
+			if _, err := right.Write([]byte("x")); err != nil {
+				return
+			}
+		}
+	}()
+	b := make([]byte, 1)
+	if _, err := k.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	k.clock.began = k.clock.began.Add(-judgeEvery)
+	if _, err := k.Read(b); !errors.Is(err, bad) {
+		t.Error(err)
+	}
+	if _, err := k.Read(b); err == nil {
+		t.Error("it is still open")
 	}
 }

@@ -52,6 +52,17 @@ type TLS struct {
 	// Client's has a certificate, and RootCAs or, with InsecureSkipVerify, a
 	// VerifyConnection that judges the chain.
 	Client func(protocol string) *tls.Config
+	// Again judges the other end of a connection as of now, so that one that lasts
+	// does not outlive its certificate; default none.
+	Again func(tls.ConnectionState) error
+}
+
+// again is Again, if there is one.
+func (t TLS) again(s tls.ConnectionState) error {
+	if t.Again == nil {
+		return nil
+	}
+	return t.Again(s)
 }
 
 // server is the config for incoming connections of any of the protocols.

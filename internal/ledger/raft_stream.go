@@ -27,6 +27,10 @@ const (
 	handshakeTimeout = 5 * time.Second
 	// handshakes may be under way at once; more wait in the kernel's queue.
 	handshakes = 64
+	// connectionsMost may be open at once; one more is closed at once.
+	connectionsMost = 4096
+	// judgeEvery is how often the other end of a raft connection is judged again.
+	judgeEvery = 10 * time.Second
 )
 
 // door accepts connections, shakes hands, and hands each to its service.
@@ -35,6 +39,7 @@ type door struct {
 	log  *slog.Logger
 	said *sparse
 	tls  *tls.Config
+	id   TLS
 	raft *room
 	http *room
 	// voter says whether a node may speak raft here.
@@ -49,7 +54,7 @@ type door struct {
 // newDoor makes a door on l. Nobody is let in before serve.
 func newDoor(l net.Listener, t TLS, fleet string, voter func(string) bool, log *slog.Logger) *door {
 	return &door{
-		Listener: l, log: log, said: newSparse(), tls: t.server(fleet, RaftProtocol(fleet), httpProtocol), voter: voter,
+		Listener: l, log: log, said: newSparse(), tls: t.server(fleet, RaftProtocol(fleet), httpProtocol), id: t, voter: voter,
 		raft: newRoom(l.Addr()), http: newRoom(l.Addr()),
 		slots: make(chan struct{}, handshakes), conns: map[net.Conn]bool{},
 	}
@@ -95,7 +100,13 @@ func (d *door) welcome(raw net.Conn, fleet string) {
 				err = fmt.Errorf("%s speaks raft here and is no voter", who)
 				break
 			}
-			if d.raft.put(&kept{c, d, raw}) {
+			k := &kept{Conn: c, door: d, raw: raw, judge: func() error {
+				if !d.voter(who.Node) {
+					return fmt.Errorf("%s does not vote any more", who)
+				}
+				return d.id.again(c.ConnectionState())
+			}, clock: newClock()}
+			if d.raft.put(k) {
 				return
 			}
 		case httpProtocol:
@@ -115,10 +126,11 @@ func (d *door) welcome(raw net.Conn, fleet string) {
 func (d *door) keep(c net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.shut {
-		d.conns[c] = true
+	if d.shut || len(d.conns) >= connectionsMost {
+		return false
 	}
-	return !d.shut
+	d.conns[c] = true
+	return true
 }
 
 func (d *door) drop(c net.Conn) {
@@ -140,11 +152,27 @@ func (d *door) Close() error {
 	return d.Listener.Close()
 }
 
-// kept is a connection that the door forgets when it is closed.
+// kept is a raft connection: the door forgets it when it is closed, and its other
+// end is judged again while it lasts. One goroutine reads it.
 type kept struct {
 	net.Conn
-	door *door
-	raw  net.Conn
+	door   *door
+	raw    net.Conn
+	judge  func() error
+	clock  clock
+	judged time.Duration
+}
+
+func (k *kept) Read(b []byte) (int, error) {
+	n, err := k.Conn.Read(b)
+	if now := k.clock.now(); err == nil && now-k.judged >= judgeEvery {
+		k.judged = now
+		if err := k.judge(); err != nil {
+			k.Close()
+			return 0, err
+		}
+	}
+	return n, err
 }
 
 func (k *kept) Close() error {

@@ -177,6 +177,9 @@ func decodeCall(b []byte, to any) error {
 // caller is who calls, by certificate; a voter may pass on another's call.
 func (v *Voter) caller(r *http.Request) (who Identity, passed bool, err error) {
 	who, err = member(*r.TLS, v.opts.Fleet)
+	if err == nil {
+		err = v.opts.TLS.again(*r.TLS)
+	}
 	if err != nil {
 		return who, false, Forbidden(err.Error())
 	}
@@ -310,6 +313,10 @@ func (v *Voter) serveWatch(w http.ResponseWriter, r *http.Request) {
 		v.refuse(w, http.StatusBadRequest, answerError{Error: err.Error(), Kind: kindOther})
 		return
 	}
+	if _, _, err := v.caller(r); err != nil {
+		v.refuseFor(w, err)
+		return
+	}
 	if !v.current() {
 		v.refuseFor(w, v.notLeader())
 		return
@@ -343,7 +350,7 @@ func (v *Voter) serveWatch(w http.ResponseWriter, r *http.Request) {
 		select {
 		case _, open = <-wake:
 		case <-alive.C:
-			open = v.current()
+			open = v.current() && v.opts.TLS.again(*r.TLS) == nil
 		case <-r.Context().Done():
 			return
 		}

@@ -17,6 +17,10 @@ func TLS(c *pki.Credentials) ledger.TLS {
 		return pki.LedgerCalls
 	}
 	return ledger.TLS{
+		Again: func(s tls.ConnectionState) error {
+			_, err := c.PeerOf(pki.LedgerCalls, s)
+			return err
+		},
 		Server: func(protocol string) *tls.Config { return c.ServerConfig(purpose(protocol)) },
 		Client: func(protocol string) *tls.Config { return c.ClientConfig(purpose(protocol), pki.Identity{}) },
 	}

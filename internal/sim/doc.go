@@ -11,8 +11,11 @@
 //	voter.go     a replica of the ledger on a raft node; desk.go the one that leads
 //	place.go     a site as its vantages see it: service, prober, speaker, power
 //	agent.go     the shell around decide.Site; client.go its way to the ledger
-//	judge.go     the invariants, checked after everything that could break one
+//	invariant.go what must never break
+//	judge.go     checks it after everything that could break it: here what sites decide,
+//	             judge_wire.go what is on the wire, judge_log.go what is in the log
 //	mutation.go  the rules that were considered and rejected, each of which must break one
+//	many.go      many schedules, and the few faults that a violation needs
 //
 // One schedule is one goroutine and no locks. Nothing in it is random but the
 // seed: the same seed gives the same events, bit by bit, on every machine.

@@ -33,9 +33,6 @@ type place struct {
 // illness counts the faults that a service suffers now, by what can be seen of them.
 type illness struct{ hard, soft, path int }
 
-// sick: the service does not serve.
-func (x illness) sick() bool { return x.hard+x.soft > 0 }
-
 // lie is what a lying prober says.
 type lie uint8
 

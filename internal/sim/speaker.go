@@ -41,7 +41,7 @@ func (p *place) apply(set steadycast.RouteSet, causes []cause) {
 		return
 	}
 	switch h := &s.high; {
-	case set.Incarnation < h.Incarnation, set.Incarnation == h.Incarnation && set.Version <= h.Version && !p.w.again(set, h):
+	case set.Incarnation < h.Incarnation, set.Incarnation == h.Incarnation && set.Version < h.Version:
 		return // of an agent that is gone, or overtaken by a newer one
 	case set.Fence.Compare(h.Fence) < 0:
 		p.w.judge.happen("speaker refused a fence")
@@ -61,11 +61,6 @@ func (p *place) apply(set steadycast.RouteSet, causes []cause) {
 			p.prove()
 		}
 	})
-}
-
-// again: the same set may be given twice; an older one may not.
-func (w *world) again(set steadycast.RouteSet, high *steadycast.RouteSet) bool {
-	return set.Version == high.Version
 }
 
 // wire makes the wire agree with the set and the session, and tells the judge.
@@ -99,13 +94,14 @@ func (p *place) blink(old, set steadycast.RouteSet) {
 	}
 }
 
-// cut loses the session and its routes; heal makes it again and replays the set.
+// cutSession loses the session and its routes.
 func (p *place) cutSession() {
 	p.speaker.session = false
 	p.wire(involuntary)
 	p.prove()
 }
 
+// healSession makes it again and replays the set.
 func (p *place) healSession() {
 	p.speaker.session = true
 	p.wire(cause{prefix: -1, kind: byReplay})

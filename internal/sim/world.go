@@ -177,13 +177,6 @@ func (w *world) is(mutation string) bool { return w.mut == mutation }
 // mix makes x part of what happened (FNV-1a, by words).
 func (w *world) mix(x uint64) { w.hash = (w.hash ^ x) * 1099511628211 }
 
-// mixText is mix for words.
-func (w *world) mixText(s string) {
-	for i := range len(s) {
-		w.hash = (w.hash ^ uint64(s[i])) * 1099511628211
-	}
-}
-
 // say writes one line of the trace.
 func (w *world) say(format string, args ...any) {
 	if w.o.Trace != nil {

@@ -466,6 +466,7 @@ func TestThreeVoters(t *testing.T) {
 			t.Errorf("%s has %q", v.opts.Node, frozen(v))
 		}
 		if v != lead {
+			until(t, v.opts.Node+" to know who leads", func() bool { p, _ := v.leaderPeer(); return p.Node == lead.opts.Node })
 			err := freeze(t.Context(), v, "no")
 			if not, ok := errors.AsType[*NotLeader](err); !ok || not.Leader.Node != lead.opts.Node {
 				t.Errorf("%s, which follows: %v", v.opts.Node, err)

@@ -131,6 +131,7 @@ func TestJoinAndLeave(t *testing.T) {
 	if follower == lead {
 		follower = c.voter("fra-1")
 	}
+	until(t, "the follower to know who leads", func() bool { p, _ := follower.leaderPeer(); return p.Node == lead.opts.Node })
 	for _, bad := range []struct {
 		do   func() error
 		want string

@@ -26,14 +26,13 @@ type agent struct {
 	fast   bool
 	client client
 
-	wanted  steadycast.RouteSet
-	given   bool
-	seen    []seen // raw, of each place and service; for the mutations that count otherwise
-	good    []int  // passing local rounds in a row since the start, by service
-	onset   time.Duration
-	uneasy  bool // a service is Suspect or worse, since onset
-	sick    time.Duration
-	failing bool // a service is Unhealthy, since sick
+	wanted steadycast.RouteSet
+	given  bool
+	seen   []seen // raw, of each place and service; for the mutations that count otherwise
+	good   []int  // passing local rounds in a row since the start, by service
+	onset  time.Duration
+	uneasy bool            // a service is Suspect or worse, since onset
+	sick   []time.Duration // since when each service is Unhealthy or not back from there; never if it is not
 }
 
 // nonce is one that another agent issued.
@@ -74,7 +73,7 @@ func (p *place) startAgent(off time.Duration) {
 	p.starts++
 	a := &agent{
 		w: w, p: p, inc: p.starts, clock: clock{zero: w.now, ppm: p.ppm},
-		echo: make([]nonce, len(w.places)), good: make([]int, len(w.table.Services)),
+		echo: make([]nonce, len(w.places)), good: make([]int, len(w.table.Services)), sick: slices.Repeat([]time.Duration{never}, len(w.table.Services)),
 		seen: make([]seen, len(w.places)*len(w.table.Services)),
 	}
 	p.agent = a
@@ -254,16 +253,18 @@ func (a *agent) beat() {
 
 // judgeVerdicts keeps since when the site has held itself to be in trouble.
 func (a *agent) judgeVerdicts() {
-	uneasy, failing := false, false
-	for _, v := range a.site.Verdicts() {
+	uneasy := false
+	for i, v := range a.site.Verdicts() {
 		uneasy = uneasy || v.State.Troubled()
-		failing = failing || v.State == steadycast.Unhealthy || v.State == steadycast.Recovering
+		switch failing := v.State == steadycast.Unhealthy || v.State == steadycast.Recovering; {
+		case !failing:
+			a.sick[i] = never
+		case a.sick[i] == never:
+			a.sick[i] = a.w.now
+		}
 	}
 	if uneasy && !a.uneasy {
 		a.onset = a.w.now
 	}
-	if failing && !a.failing {
-		a.sick = a.w.now
-	}
-	a.uneasy, a.failing = uneasy, failing
+	a.uneasy = uneasy
 }

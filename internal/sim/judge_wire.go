@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
 )
 
 // changed judges a route that appeared on the wire or vanished from it.
@@ -68,13 +70,30 @@ func (j *judge) floors(p *place, prefix int, id steadycast.RequestID) {
 			continue
 		}
 		left++
-		if q.agent == nil || !q.agent.failing || w.now-q.agent.sick < 20*time.Second {
+		if j.well(q, prefix) {
 			healthy++
 		}
 	}
 	floor, least := w.table.Floor(w.prefixes[prefix]), w.table.HealthyFloor(w.prefixes[prefix])
 	j.holds(iFloor, left >= floor, "%s leaves %s by %s: %d announce it; floor %d", p.name, w.prefixes[prefix], id, left, floor)
 	j.holds(iHealthyFloor, healthy >= least, "%s leaves %s by %s: %d of %d that announce it are healthy; healthy floor %d", p.name, w.prefixes[prefix], id, healthy, left, least)
+}
+
+// well: the services of a prefix that it needs are healthy by the site's own
+// verdict, or were until so lately that the ledger may not know.
+func (j *judge) well(q *place, prefix int) bool {
+	if q.agent == nil {
+		return true // nobody knows better
+	}
+	any := j.w.table.PrefixPolicy(j.w.prefixes[prefix]).Needs == decide.NeedsAny
+	for i, sv := range j.w.table.Services {
+		if slices.Contains(sv.Prefixes, j.w.prefixes[prefix]) {
+			if well := q.agent.sick[i] == never || j.w.now-q.agent.sick[i] < 20*time.Second; well == any {
+				return any
+			}
+		}
+	}
+	return !any
 }
 
 // purposes: never are more out on purpose than the floor allows, whatever else was lost.

@@ -32,8 +32,8 @@ type ClientOptions struct {
 	Cache string
 	// Log gets what people must know; default slog.Default().
 	Log *slog.Logger
-
-	dial dialer
+	// Dial opens the connections to voters; default plain TCP.
+	Dial Dialer
 }
 
 // Client is the [Ledger] of a node: it asks the voters, whichever answers, and
@@ -76,8 +76,8 @@ func OpenClient(opts ClientOptions) (*Client, error) {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
-	if opts.dial == nil {
-		opts.dial = dialTCP
+	if opts.Dial == nil {
+		opts.Dial = dialTCP
 	}
 	if opts.MaxRTT == 0 {
 		opts.MaxRTT = 100 * time.Millisecond
@@ -90,7 +90,7 @@ func OpenClient(opts ClientOptions) (*Client, error) {
 	first := c.load()
 	c.view.Store(&first)
 	for _, p := range opts.Voters {
-		l := newLink(opts.Fleet, opts.TLS, p, opts.dial)
+		l := newLink(opts.Fleet, opts.TLS, p, opts.Dial)
 		c.links = append(c.links, l)
 		b := &beater{link: l, wake: make(chan struct{}, 1), patience: c.patience()}
 		c.beats = append(c.beats, b)

@@ -25,7 +25,7 @@ func (c *cluster) client(site string, tweak func(*ClientOptions)) *Client {
 	c.t.Helper()
 	o := ClientOptions{
 		Fleet: "test", Site: site, Node: site + "-9", Voters: c.peers, TLS: c.ca.node("test", site, site+"-9"),
-		Log: slog.New(slog.DiscardHandler), dial: c.wires.dialFrom(site+"-9", c.who),
+		Log: slog.New(slog.DiscardHandler), Dial: c.wires.dialFrom(site+"-9", c.who),
 	}
 	if tweak != nil {
 		tweak(&o)

@@ -117,7 +117,7 @@ func (w *wires) isCut(from, to string) bool {
 }
 
 // dialFrom opens links from one node; who says whose an address is.
-func (w *wires) dialFrom(from string, who func(address string) string) dialer {
+func (w *wires) dialFrom(from string, who func(address string) string) Dialer {
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		to := who(address)
 		if w.isCut(from, to) || w.isCut(to, from) {
@@ -306,7 +306,7 @@ func (c *cluster) options(node string) VoterOptions {
 		TLS: c.ca.node("test", p.Domain, node), LeastFree: 1 << 20, Ballast: 1 << 20,
 		Log:  slog.New(slog.NewTextHandler(c.books[node], nil)),
 		Exit: func(code int) { exit <- code },
-		dial: c.wires.dialFrom(node, c.who),
+		Dial: c.wires.dialFrom(node, c.who),
 	}
 	if c.tweak != nil {
 		c.tweak(&o)
@@ -317,7 +317,7 @@ func (c *cluster) options(node string) VoterOptions {
 func (c *cluster) startOn(node string, l net.Listener) *Voter {
 	c.t.Helper()
 	o := c.options(node)
-	o.listener = l
+	o.Listener = l
 	v, err := OpenVoter(o)
 	if err != nil {
 		c.t.Fatal(err)

@@ -23,7 +23,7 @@ type link struct {
 // maxReply bounds an answer of a voter in bytes.
 const maxReply = 16 << 20
 
-func newLink(fleet string, t TLS, p Peer, dial dialer) *link {
+func newLink(fleet string, t TLS, p Peer, dial Dialer) *link {
 	transport := &http.Transport{
 		ForceAttemptHTTP2: true,
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

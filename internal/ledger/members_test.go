@@ -3,7 +3,10 @@ package ledger
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -333,5 +336,23 @@ func TestRecoverNothing(t *testing.T) {
 	var not *NotLeader
 	if err := freeze(t.Context(), c.voter("fra-1"), "x"); !errors.As(err, &not) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestListenerOfAVoterThatCannotStart: a listener handed over is the voter's to close.
+func TestListenerOfAVoterThatCannotStart(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenVoter(VoterOptions{Fleet: "test", Node: "fra-1", Dir: file, Listener: l, Log: slog.New(slog.DiscardHandler)}); err == nil {
+		t.Fatal("a file was taken for a directory")
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener is still open: %v", err)
 	}
 }

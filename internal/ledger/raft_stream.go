@@ -222,13 +222,14 @@ type streams struct {
 	*room
 	fleet string
 	tls   TLS
-	dial  dialer
+	dial  Dialer
 	// node says who is to be found at an address; "" for an address of nobody known.
 	node func(address string) string
 }
 
-// dialer opens TCP connections; tests put a network with cuts in its place.
-type dialer func(ctx context.Context, address string) (net.Conn, error)
+// Dialer opens a TCP connection to an address, an IP literal and a port. A
+// network with cuts and delays can stand in its place.
+type Dialer func(ctx context.Context, address string) (net.Conn, error)
 
 func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", address)

@@ -59,12 +59,15 @@ type VoterOptions struct {
 	// Alive is called by the loop that leads or waits to, at least once a second;
 	// default none.
 	Alive func()
+	// Listener takes the place of Listen, for who must know the port beforehand and
+	// keep it; OpenVoter owns it, and closes it also when it fails.
+	Listener net.Listener
+	// Dial opens the connections to other voters; default plain TCP.
+	Dial Dialer
 
 	// What tests put a bad world in with.
-	listener net.Listener
-	dial     dialer
-	fault    func(call string) error
-	stall    time.Duration
+	fault func(call string) error
+	stall time.Duration
 }
 
 func (o *VoterOptions) settle() {
@@ -86,8 +89,8 @@ func (o *VoterOptions) settle() {
 	if o.Alive == nil {
 		o.Alive = func() {}
 	}
-	if o.dial == nil {
-		o.dial = dialTCP
+	if o.Dial == nil {
+		o.Dial = dialTCP
 	}
 	if o.stall == 0 {
 		o.stall = stallLimit
@@ -188,7 +191,7 @@ func (v *Voter) open() (err error) {
 	if v.snaps, err = raft.NewFileSnapshotStoreWithLogger(filepath.Join(o.Dir, "snapshots"), 2, v.raftLog); err != nil {
 		return err
 	}
-	l := o.listener
+	l := o.Listener
 	if l == nil {
 		if l, err = net.Listen("tcp", o.Listen); err != nil {
 			return err
@@ -197,7 +200,7 @@ func (v *Voter) open() (err error) {
 	v.door = newDoor(l, o.TLS, o.Fleet, v.speaksRaft, v.log)
 	v.web = v.newServer()
 	v.net = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream:  &streams{room: v.door.raft, fleet: o.Fleet, tls: o.TLS, dial: o.dial, node: v.nodeAt},
+		Stream:  &streams{room: v.door.raft, fleet: o.Fleet, tls: o.TLS, dial: o.Dial, node: v.nodeAt},
 		MaxPool: 3, Timeout: max(3*time.Second, 10*o.MaxRTT), Logger: v.raftLog,
 		// One request at a time to each follower: the pipelined path can wedge one
 		// after an error, and is not faster at this rate.
@@ -330,6 +333,8 @@ func (v *Voter) release() error {
 		if err := v.door.Close(); !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
+	} else if v.opts.Listener != nil {
+		errs = append(errs, v.opts.Listener.Close())
 	}
 	v.helpers.Wait()
 	for _, l := range v.links {

@@ -92,7 +92,7 @@ func (v *Voter) lostForGood(ctx context.Context, servers []raft.Server, last uin
 			continue
 		}
 		p := Peer{Node: string(s.ID), Address: string(s.Address)}
-		link := newLink(v.opts.Fleet, v.opts.TLS, p, v.opts.dial)
+		link := newLink(v.opts.Fleet, v.opts.TLS, p, v.opts.Dial)
 		call, cancel := context.WithTimeout(ctx, changeTimeout/2)
 		var other State
 		err := link.call(call, pathState, nil, struct{}{}, &other)

@@ -254,7 +254,7 @@ func (v *Voter) link(to Peer) *link {
 	defer v.linksMu.Unlock()
 	l := v.links[to.Address]
 	if l == nil || l.peer.Node != to.Node {
-		l = newLink(v.opts.Fleet, v.opts.TLS, to, v.opts.dial)
+		l = newLink(v.opts.Fleet, v.opts.TLS, to, v.opts.Dial)
 		if v.links == nil {
 			v.links = map[string]*link{}
 		}

@@ -34,6 +34,7 @@ var floorplan = map[string]string{
 	"internal/metrics": ". decide internal/api",                             // the only file that names metrics
 	"internal/agent":   ". decide probe bgp internal/config internal/ledger internal/role internal/speaker internal/api internal/metrics",
 
+	"internal/loopback":      "", // gives a test an address of its own; only tests use it
 	"internal/tools/testsum": "", // reads the output of the tests; knows nothing of ours
 
 	"internal/demo": ". decide probe bgp bgp/sink internal/ledger internal/role internal/speaker internal/api internal/agent", // a fleet in one process

@@ -10,6 +10,7 @@ import (
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/bgp/sink"
+	"github.com/steadycast/steadycast/internal/loopback"
 )
 
 // Should anything before it fail, the wire holds a route back, and says so.
@@ -73,10 +74,10 @@ func TestMissing(t *testing.T) {
 // A router that goes silent is given up when the hold time is over, and told.
 func TestHoldTimer(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	sp := speak(t, passive(t, 31, port))
-	awaited(t, sp, port)
-	c, err := call(t, 31, port, "")
+	at := loopback.Own(t)
+	sp := speak(t, passive(t, 31, at))
+	awaited(t, sp, at)
+	c, err := call(t, 31, at, "")
 	if err != nil {
 		t.Fatal(err)
 	}

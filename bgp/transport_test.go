@@ -15,6 +15,7 @@ import (
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/bgp/sink"
+	"github.com/steadycast/steadycast/internal/loopback"
 )
 
 func TestPassword(t *testing.T) {
@@ -131,19 +132,19 @@ func TestLocalAddress(t *testing.T) {
 }
 
 // passive returns settings for one awaited router at address 127.0.0.n.
-func passive(t testing.TB, last byte, port uint16) Settings {
+func passive(t testing.TB, last byte, at netip.AddrPort) Settings {
 	s := towards()
 	s.Neighbors = []Neighbor{{
 		Name: "p", Address: netip.AddrFrom4([4]byte{127, 0, 0, last}), ASN: 65000, Passive: true,
-		LocalAddress: netip.MustParseAddr("127.0.0.8"), ListenPort: port, NextHop6: netip.MustParseAddr("2001:db8::1"), HoldTime: 3 * time.Second,
+		LocalAddress: at.Addr(), ListenPort: at.Port(), NextHop6: netip.MustParseAddr("2001:db8::1"), HoldTime: 3 * time.Second,
 	}}
 	return s
 }
 
 // call dials a passive neighbour from 127.0.0.n with an optional password.
-func call(t testing.TB, last byte, port uint16, password string) (*net.TCPConn, error) {
+func call(t testing.TB, last byte, at netip.AddrPort, password string) (*net.TCPConn, error) {
 	t.Helper()
-	n := Neighbor{Address: netip.MustParseAddr("127.0.0.8"), Port: port, LocalAddress: netip.AddrFrom4([4]byte{127, 0, 0, last}), HoldTime: 9 * time.Second}
+	n := Neighbor{Address: at.Addr(), Port: at.Port(), LocalAddress: netip.AddrFrom4([4]byte{127, 0, 0, last}), HoldTime: 9 * time.Second}
 	return dial(t.Context(), n, true, password)
 }
 
@@ -173,25 +174,25 @@ func TestPassive(t *testing.T) {
 	for _, password := range []string{"", "secret"} {
 		t.Run("password "+password, func(t *testing.T) {
 			t.Parallel()
-			port := freePort(t)
-			s := passive(t, 21, port)
+			at := loopback.Own(t)
+			s := passive(t, 21, at)
 			s.Neighbors[0].Password = password
 			second := s.Neighbors[0]
 			second.Name, second.Address, second.Password = "q", netip.MustParseAddr("127.0.0.22"), ""
 			s.Neighbors = append(s.Neighbors, second)
 			sp := speak(t, s)
 			apply(t, sp, routes(net1)...)
-			awaited(t, sp, port)
+			awaited(t, sp, at)
 
 			// The second neighbour shares the listener and has no password.
-			c2, err := call(t, 22, port, "")
+			c2, err := call(t, 22, at, "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer c2.Close()
 			handshake(t, c2)
 
-			c, err := call(t, 21, port, password)
+			c, err := call(t, 21, at, password)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -204,7 +205,7 @@ func TestPassive(t *testing.T) {
 
 			// Lost without a word, and the router is there again at once: the new
 			// connection waits until the old session is given up.
-			again, err := call(t, 21, port, password)
+			again, err := call(t, 21, at, password)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,7 +214,7 @@ func TestPassive(t *testing.T) {
 			handshake(t, again)
 
 			// A stranger is reset.
-			c3, err := call(t, 23, port, "")
+			c3, err := call(t, 23, at, "")
 			if err == nil {
 				c3.SetReadDeadline(time.Now().Add(patience))
 				if _, err = c3.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
@@ -228,22 +229,22 @@ func TestPassive(t *testing.T) {
 // set, and a router without the password gets in.
 func TestPassiveRefusesWithoutPassword(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	s := passive(t, 24, port)
+	at := loopback.Own(t)
+	s := passive(t, 24, at)
 	s.Neighbors[0].Password = "secret"
 	sp := speak(t, s)
-	awaited(t, sp, port)
+	awaited(t, sp, at)
 	var both sync.WaitGroup
 	for _, password := range []string{"", "other"} {
 		both.Go(func() {
-			if c, err := call(t, 24, port, password); err == nil {
+			if c, err := call(t, 24, at, password); err == nil {
 				t.Errorf("password %q got in", password)
 				c.Close()
 			}
 		})
 	}
 	both.Wait()
-	c, err := call(t, 24, port, "secret")
+	c, err := call(t, 24, at, "secret")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,10 +252,9 @@ func TestPassiveRefusesWithoutPassword(t *testing.T) {
 	handshake(t, c)
 }
 
-// awaited waits until someone listens on the port of a passive neighbour.
-func awaited(t testing.TB, sp *Speaker, port uint16) {
+// awaited waits until someone listens for a passive neighbour.
+func awaited(t testing.TB, sp *Speaker, at netip.AddrPort) {
 	t.Helper()
-	at := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.8"), port)
 	eventually(t, sp, "a listener", func(steadycast.Actual) bool {
 		sp.doors.mu.Lock()
 		defer sp.doors.mu.Unlock()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/bgp/sink"
+	"github.com/steadycast/steadycast/internal/loopback"
 )
 
 func held(t sink.Table) int { return len(t[home]) }
@@ -352,7 +353,7 @@ func TestWrongASN(t *testing.T) {
 // A router that is there only later, and one that loses the session.
 func TestComesBack(t *testing.T) {
 	t.Parallel()
-	r := listenSink(t, sink.Options{})
+	r := listenSink(t, sink.Options{Address: loopback.Own(t).String()})
 	s := towards(r)
 	s.Neighbors[0].ConnectRetry = time.Second
 	at := r.Addr().String()
@@ -603,10 +604,10 @@ func TestServersAreReused(t *testing.T) {
 func TestNothingLeaks(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	r := listenSink(t, sink.Options{})
-	passive := towards(r)
+	passive, at := towards(r), loopback.Own(t)
 	passive.Neighbors = append(passive.Neighbors, Neighbor{
 		Name: "passive", Address: netip.MustParseAddr("127.0.0.9"), ASN: 65000, Passive: true,
-		LocalAddress: netip.MustParseAddr("127.0.0.8"), ListenPort: freePort(t), NextHop6: netip.MustParseAddr("2001:db8::1"),
+		LocalAddress: at.Addr(), ListenPort: at.Port(), NextHop6: netip.MustParseAddr("2001:db8::1"),
 	})
 	sp := speak(t, passive)
 	apply(t, sp, routes(net1)...)
@@ -618,15 +619,4 @@ func TestNothingLeaks(t *testing.T) {
 	if err := goleak.Find(before, goleak.IgnoreAnyFunction("github.com/osrg/gobgp/v3/pkg/server.(*BgpServer).Serve")); err != nil {
 		t.Error(err)
 	}
-}
-
-// freePort returns a port nobody listens on at the moment.
-func freePort(t testing.TB) uint16 {
-	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.8:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).AddrPort().Port()
 }

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/steadycast/steadycast/internal/loopback"
 )
 
 func grpcServer(t *testing.T, withHealth bool, opts ...grpc.ServerOption) (string, *health.Server) {
@@ -73,7 +75,7 @@ func TestGRPC(t *testing.T) {
 		"TLS, no trust":     {secure, GRPC{TLS: true}, "down soft"},
 		"TLS, not verified": {secure, GRPC{TLS: true, SkipVerify: true}, "up"},
 		"plain to TLS":      {secure, GRPC{}, "down soft"},
-		"refused":           {closedPort(t), GRPC{}, "down hard: connection refused"},
+		"refused":           {loopback.Own(t).String(), GRPC{}, "down hard: connection refused"},
 		"reset":             {server(t, reset), GRPC{}, "down hard: connection reset"},
 		"silent":            {server(t, silent), GRPC{}, "down soft: timeout"},
 		"stuck":             {l.Addr().String(), GRPC{}, "down soft: timeout"},

@@ -104,17 +104,6 @@ func serve(t testing.TB, l net.Listener, handle func(net.Conn)) {
 	t.Cleanup(func() { l.Close(); <-done })
 }
 
-// closedPort is an address on which nothing listens.
-func closedPort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // silent reads and never answers, until the peer hangs up.
 func silent(c net.Conn) {
 	var b [512]byte

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"encoding/pem"
+
+	"github.com/steadycast/steadycast/internal/loopback"
 )
 
 // The truth table of httpjudge.go, against a server.
@@ -212,7 +214,7 @@ func TestHTTPBadServers(t *testing.T) {
 			}
 		})
 	}
-	expect(t, run(t, Check{Kind: "http", Target: "http://" + closedPort(t)}), "down hard: connection refused by http://127.0.0.1:")
+	expect(t, run(t, Check{Kind: "http", Target: "http://" + loopback.Own(t).String()}), "down hard: connection refused by http://127.")
 }
 
 func TestHTTPMemory(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/steadycast/steadycast/internal/loopback"
 )
 
 func TestPrometheus(t *testing.T) {
@@ -57,7 +59,7 @@ func TestPrometheus(t *testing.T) {
 	// The instrument is not the service.
 	set := &Prometheus{Query: "x", Above: new(0.5)}
 	for _, c := range []struct{ addr, want string }{
-		{closedPort(t), "unknown: cannot ask Prometheus: connection refused"},
+		{loopback.Own(t).String(), "unknown: cannot ask Prometheus: connection refused"},
 		{server(t, silent), "unknown: cannot ask Prometheus: timeout"},
 		{server(t, reset), "unknown: cannot ask Prometheus: connection reset"},
 	} {

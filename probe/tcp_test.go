@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/steadycast/steadycast/internal/loopback"
 )
 
 func TestTCP(t *testing.T) {
@@ -28,7 +30,7 @@ func TestTCP(t *testing.T) {
 		want string
 	}{
 		"connects":           {server(t, silent), TCP{}, "up"},
-		"refused":            {closedPort(t), TCP{}, "down hard: connection refused by 127.0.0.1:"},
+		"refused":            {loopback.Own(t).String(), TCP{}, "down hard: connection refused by 127."},
 		"banner":             {server(t, banner), TCP{Expect: "^220 "}, "up"},
 		"wrong banner":       {server(t, banner), TCP{Expect: "^554 "}, `down soft: timeout: `},
 		"send and expect":    {server(t, echo), TCP{Send: "PING\r\n", Expect: "PING"}, "up"},
@@ -186,7 +188,7 @@ func TestTLS(t *testing.T) {
 		"no common ALPN":         {srv, TLS{CAFile: ca, ALPN: []string{"smtp"}}, "down soft"},
 		"server without ALPN":    {v12, TLS{CAFile: ca, ALPN: []string{"dot"}}, "down soft: agreed on no protocol of dot"},
 		"slow":                   {srv, TLS{CAFile: ca, MaxLatency: 1}, "down soft: right, but slow"},
-		"refused":                {closedPort(t), TLS{}, "down hard: connection refused"},
+		"refused":                {loopback.Own(t).String(), TLS{}, "down hard: connection refused"},
 		"silent":                 {server(t, silent), TLS{}, "down soft: timeout while shaking hands"},
 		"reset":                  {server(t, reset), TLS{}, "down hard: connection reset"},
 		"no TLS":                 {server(t, func(c net.Conn) { io.WriteString(c, "220 hello there\r\n"); silent(c) }), TLS{}, "down soft"},

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/internal/loopback"
 )
 
 // The far process dies: the next round does not wait for its slot, and the
 // verdict is the probe's.
 func TestTripwire(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", loopback.Own(t).String()) // it closes, and is then to refuse
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/steadycast/steadycast/internal/loopback"
 	"github.com/steadycast/steadycast/internal/pki"
 )
 
@@ -27,13 +27,13 @@ func TestLedgerScripts(t *testing.T) {
 		UpdateScripts: *update,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TERM", "dumb")
-			return fleetOfVoters(env.WorkDir)
+			return fleetOfVoters(t, env.WorkDir)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"eventually": eventually},
 	})
 }
 
-func fleetOfVoters(dir string) error {
+func fleetOfVoters(t *testing.T, dir string) error {
 	now := time.Now()
 	ca, err := pki.Init(filepath.Join(dir, "ca"), "edge", now)
 	if err != nil {
@@ -42,12 +42,7 @@ func fleetOfVoters(dir string) error {
 	peers := ""
 	sites := []string{"ams", "fra", "lon"}
 	for _, s := range sites {
-		l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free now
-		if err != nil {
-			return err
-		}
-		peers += fmt.Sprintf("    - {node: %s-1, address: %q, failure_domain: %s}\n", s, l.Addr().String(), s)
-		l.Close()
+		peers += fmt.Sprintf("    - {node: %s-1, address: %q, failure_domain: %s}\n", s, loopback.Own(t).String(), s)
 		if _, err := ca.Issue(pki.Identity{Fleet: "edge", Site: s, Node: s + "-1"}, filepath.Join(dir, s, "pki"), 24*time.Hour, now); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -22,6 +21,7 @@ import (
 	"github.com/steadycast/steadycast/bgp/sink"
 	"github.com/steadycast/steadycast/internal/api"
 	"github.com/steadycast/steadycast/internal/config"
+	"github.com/steadycast/steadycast/internal/loopback"
 	"github.com/steadycast/steadycast/internal/role"
 	"github.com/steadycast/steadycast/internal/speaker"
 )
@@ -277,7 +277,7 @@ type web struct {
 
 func newWeb(t *testing.T) *web {
 	t.Helper()
-	w := &web{t: t, addr: "127.0.0.1:0"}
+	w := &web{t: t, addr: loopback.Own(t).String()}
 	w.up()
 	t.Cleanup(func() { w.srv.Close() })
 	return w
@@ -285,17 +285,10 @@ func newWeb(t *testing.T) *web {
 
 func (w *web) up() {
 	w.t.Helper()
-	var ln net.Listener
-	err := errors.New("never tried")
-	for end := time.Now().Add(soon); err != nil && time.Now().Before(end); { // its port may be someone's for a moment
-		if ln, err = net.Listen("tcp", w.addr); err != nil {
-			<-time.After(10 * time.Millisecond)
-		}
-	}
+	ln, err := net.Listen("tcp", w.addr)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.addr = ln.Addr().String()
 	w.srv = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })}
 	go w.srv.Serve(ln)
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/loopback"
 )
 
 // authority signs certificates of nodes.
@@ -254,19 +255,13 @@ func newCluster(t testing.TB, tweak func(*VoterOptions), sites ...string) *clust
 		t: t, ca: newAuthority(t), wires: &wires{}, sites: sites, tweak: tweak,
 		dirs: map[string]string{}, books: map[string]*logbook{}, exits: map[string]chan int{}, voters: map[string]*Voter{},
 	}
-	var open []net.Listener
 	for _, s := range sites {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		open = append(open, l)
-		c.peers = append(c.peers, Peer{Node: s + "-1", Address: l.Addr().String(), Domain: s})
+		c.peers = append(c.peers, Peer{Node: s + "-1", Address: loopback.Own(t).String(), Domain: s})
 		c.dirs[s+"-1"] = filepath.Join(t.TempDir(), s)
 		c.books[s+"-1"] = &logbook{}
 	}
-	for i, p := range c.peers {
-		c.startOn(p.Node, open[i])
+	for _, p := range c.peers {
+		c.start(p.Node)
 	}
 	t.Cleanup(c.close)
 	return c
@@ -314,11 +309,9 @@ func (c *cluster) options(node string) VoterOptions {
 	return o
 }
 
-func (c *cluster) startOn(node string, l net.Listener) *Voter {
+func (c *cluster) start(node string) *Voter {
 	c.t.Helper()
-	o := c.options(node)
-	o.Listener = l
-	v, err := OpenVoter(o)
+	v, err := OpenVoter(c.options(node))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -327,8 +320,6 @@ func (c *cluster) startOn(node string, l net.Listener) *Voter {
 	c.mu.Unlock()
 	return v
 }
-
-func (c *cluster) start(node string) *Voter { return c.startOn(node, nil) }
 
 func (c *cluster) stop(node string) {
 	c.t.Helper()

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/loopback"
 )
 
 // plan is what a voter's process is told.
@@ -136,16 +136,11 @@ func newProcesses(t testing.TB, dirs map[string]string) *processes {
 	t.Helper()
 	ps := &processes{t: t, ca: newAuthority(t), dirs: map[string]string{}, least: 1 << 20, running: map[string]*process{}}
 	for _, s := range []string{"ams", "fra", "lon"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free now
-		if err != nil {
-			t.Fatal(err)
-		}
-		ps.peers = append(ps.peers, Peer{s + "-1", l.Addr().String(), s})
+		ps.peers = append(ps.peers, Peer{s + "-1", loopback.Own(t).String(), s})
 		ps.dirs[s+"-1"] = filepath.Join(t.TempDir(), s)
 		if d := dirs[s+"-1"]; d != "" {
 			ps.dirs[s+"-1"] = d
 		}
-		l.Close()
 	}
 	for _, p := range ps.peers {
 		ps.start(p.Node)

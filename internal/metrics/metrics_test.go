@@ -24,6 +24,7 @@ import (
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/api"
+	"github.com/steadycast/steadycast/internal/loopback"
 )
 
 // fleet is the snapshot that the api package keeps as the record of its wire form.
@@ -241,11 +242,11 @@ func TestAFaultStopsNothing(t *testing.T) {
 }
 
 func TestServe(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address := loopback.Own(t).String()
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
 	var said lines
 	// The address is in use: nothing fails, it is said once.
 	ctx, cancel := context.WithCancel(t.Context())

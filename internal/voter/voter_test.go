@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast/internal/ledger"
+	"github.com/steadycast/steadycast/internal/loopback"
 	"github.com/steadycast/steadycast/internal/pki"
 	"github.com/steadycast/steadycast/internal/role"
 )
@@ -63,12 +63,7 @@ func (l *lines) has(part string) bool {
 
 func start(t *testing.T, least int64) *running {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free now
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := loopback.Own(t).String()
 	dir := t.TempDir()
 	r := &running{socket: filepath.Join(dir, "ledger.sock"), signals: make(chan os.Signal, 1), done: make(chan error, 1), log: &lines{}}
 	o := Options{

@@ -25,6 +25,7 @@
 //	decide       judges: two pure machines, Site and Fleet
 //	probe        sees: semantic probes and their schedule
 //	bgp          announces: the only door to GoBGP and netlink
+//	dnsfallback  answers: zones, and where a client is sent
 //	internal/…   the shell: processes, sockets, files, metrics
 //	cmd          one binary
 //

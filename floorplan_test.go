@@ -21,9 +21,11 @@ var floorplan = map[string]string{
 	"probe":  ".", // sees
 	"bgp":    ".", // announces; the four verbs never import one another
 
+	"dnsfallback": ".", // answers; it is told what the fleet decided, and asks nobody
+
 	"bgp/sink": ".", // a router that only listens; a stranger to the speaker
 
-	"internal/config":  ". decide probe bgp",                                // settings types belong to their users
+	"internal/config":  ". decide probe bgp dnsfallback",                    // settings types belong to their users
 	"internal/ledger":  ". decide",                                          // keeps a decide.Fleet and feeds it
 	"internal/role":    ".",                                                 // what every process shares
 	"internal/voter":   "decide internal/ledger internal/role internal/pki", // one voter's process: room, readiness, who votes
@@ -55,7 +57,7 @@ var floorplan = map[string]string{
 var doors = map[string][]string{
 	"github.com/osrg/gobgp":               {"bgp", "bgp/sink"},
 	"github.com/vishvananda/netlink":      {"bgp"},
-	"github.com/miekg/dns":                {"probe"},
+	"github.com/miekg/dns":                {"probe", "dnsfallback"},
 	"github.com/spf13/viper":              {"internal/config"},
 	"go.yaml.in/yaml":                     {"internal/config", "lab"},
 	"github.com/prometheus/client_golang": {"internal/metrics"},

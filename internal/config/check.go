@@ -50,7 +50,7 @@ func isTable(file string, src []byte) bool {
 	switch {
 	case has("bgp", "site", "node", "mode", "table", "vip"):
 		return false
-	case has("sites", "revision"):
+	case has("sites", "revision", "zones"):
 		return true
 	default:
 		return named

@@ -10,7 +10,7 @@
 // side, rather than by a decoder: a decoder stops at the first mistake, gives no
 // column, and takes `interval: 500` for 500 nanoseconds. The settings types and
 // their rules belong to the packages that use them (bgp.Settings, probe.Check,
-// decide.Table); this package asks those, puts a place to each of their
+// decide.Table, dnsfallback.Zone); this package asks those, puts a place to each of their
 // sentences, and adds the rules that lie between two sections.
 //
 // What it promises: what is written is what is used. An unknown key, a value

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/dnsfallback"
 	"github.com/steadycast/steadycast/probe"
 )
 
@@ -17,6 +18,8 @@ type Fleet struct {
 	Services []Service       `yaml:"services"`
 	Prefixes []decide.Prefix `yaml:"prefixes"`
 	Guards   decide.Guards   `yaml:"guards"`
+	// Zones are what the fleet's nodes answer for by DNS.
+	Zones []dnsfallback.Zone `yaml:"zones"`
 	// DrainWait is how long a draining route carries GSHUT before it is withdrawn; default 3s.
 	DrainWait time.Duration `yaml:"drain_wait"`
 }

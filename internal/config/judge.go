@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/steadycast/steadycast/dnsfallback"
 	"github.com/steadycast/steadycast/probe"
 )
 
@@ -169,9 +170,19 @@ func (j *judge) fleet() {
 			j.say(r, join(at, p.Path), "%s", p.Text)
 		}
 	}
+	if len(f.Zones) > 0 {
+		_, ps := dnsfallback.NewPolicy(f.Revision, f.Zones)
+		for _, p := range ps {
+			j.say(r, p.Path, "%s", p.Text)
+		}
+	}
 
 	written := leavesOf(*f, false)
 	full := table.WithDefaults()
+	f.Zones = slices.Clone(f.Zones)
+	for i, z := range f.Zones {
+		f.Zones[i] = z.WithDefaults()
+	}
 	f.Sites, f.Prefixes, f.Guards, f.DrainWait = full.Sites, full.Prefixes, full.Guards, full.DrainWait
 	services := slices.Clone(f.Services)
 	for i := range services {

@@ -1,0 +1,56 @@
+package dnsfallback
+
+import "github.com/miekg/dns"
+
+// Table is what is served: a policy with the state of the fleet. It is
+// immutable; a worker reads the newest once for each query.
+type Table struct {
+	version uint64
+	policy  *Policy
+}
+
+// Version grows with every table that a node serves.
+func (t *Table) Version() uint64 { return t.version }
+
+// refused is the answer to what is in none of the zones.
+var refused = &reply{rcode: dns.RcodeRefused}
+
+// match finds the answer of a question (RFC 1034 §4.3.2), but for state. It
+// takes the longest part of the name that exists: the closest encloser (RFC
+// 4592 §3.3.1).
+func (p *Policy) match(q *request) *reply {
+	for i := max(0, q.labels-p.deepest); i < q.labels; i++ {
+		n := p.nodes[name(q.name[q.at[i]:q.length])]
+		if n == nil {
+			continue
+		}
+		exact := i == 0
+		switch {
+		case n.cut != nil && (n != n.cut || !exact || q.typ != dns.TypeDS):
+			return n.cut.referral
+		case exact && q.typ == dns.TypeDS && n.above != nil:
+			return n.above.nodata // DS is the parent's to say (RFC 4035 §3.1.4.1)
+		case exact:
+			return n.reply(q.typ)
+		case n.wild != nil:
+			return n.wild.reply(q.typ)
+		}
+		return n.zone.nxdomain
+	}
+	return refused
+}
+
+func (n *node) reply(typ uint16) *reply {
+	for i := range n.replies {
+		if n.replies[i].typ == typ {
+			return n.replies[i].reply
+		}
+	}
+	if typ == dns.TypeANY && n.any != nil {
+		return n.any
+	}
+	if n.other != nil {
+		return n.other
+	}
+	return n.zone.nodata
+}

@@ -7,9 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // service is one site's web server, which can be broken on purpose.
@@ -18,11 +21,13 @@ import (
 type service struct {
 	site string
 	addr netip.AddrPort
+	kept int // a socket that keeps the port ours while nobody listens
 	slow atomic.Bool
 	gone chan struct{} // closed when the demo ends, so that a slow answer does not outlive it
 
-	mu     sync.Mutex
-	server *http.Server
+	mu       sync.Mutex
+	listener net.Listener
+	server   *http.Server
 }
 
 // slowness is longer than any timeout in the demo.
@@ -30,8 +35,43 @@ const slowness = 5 * time.Second
 
 // newService starts serving on ip, at a port the kernel chooses.
 func newService(site string, ip netip.Addr) (*service, error) {
-	s := &service{site: site, addr: netip.AddrPortFrom(ip, 0), gone: make(chan struct{})}
-	return s, s.heal()
+	kept, addr, err := keep(ip)
+	if err != nil {
+		return nil, fmt.Errorf("service of %s: %w", site, err)
+	}
+	s := &service{site: site, addr: addr, kept: kept, gone: make(chan struct{})}
+	if err := s.heal(); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// keep takes a port for as long as the socket is open. It never listens: whoever
+// connects is refused, but for when someone who may share the address
+// (SO_REUSEADDR, as Go's listeners do) listens; and the kernel gives the port to
+// nobody else.
+func keep(ip netip.Addr) (fd int, at netip.AddrPort, err error) {
+	fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, at, os.NewSyscallError("socket", err)
+	}
+	defer func() {
+		if err != nil {
+			unix.Close(fd)
+		}
+	}()
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return 0, at, os.NewSyscallError("setsockopt", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: ip.As4()}); err != nil {
+		return 0, at, os.NewSyscallError("bind", err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		return 0, at, os.NewSyscallError("getsockname", err)
+	}
+	return fd, netip.AddrPortFrom(ip, uint16(name.(*unix.SockaddrInet4).Port)), nil
 }
 
 // heal opens the listener if it is closed, and answers quickly.
@@ -46,9 +86,8 @@ func (s *service) heal() error {
 	if err != nil {
 		return fmt.Errorf("service of %s: %w", s.site, err)
 	}
-	s.addr = netip.MustParseAddrPort(l.Addr().String())
 	srv := &http.Server{Handler: s, ReadHeaderTimeout: slowness}
-	s.server = srv
+	s.listener, s.server = l, srv
 	go func() {
 		if err := srv.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			_ = srv.Close()
@@ -62,14 +101,16 @@ func (s *service) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.server != nil {
+		_ = s.listener.Close() // which the server does only if it has begun
 		_ = s.server.Close()
-		s.server = nil
+		s.listener, s.server = nil, nil
 	}
 }
 
 func (s *service) close() {
 	close(s.gone)
 	s.kill()
+	unix.Close(s.kept)
 }
 
 // fault carries out a word of the operator: kill, heal, slow, fast.

@@ -28,6 +28,7 @@ func (t Table) WithDefaults() Table {
 	for i := range t.Sites {
 		p := &t.Sites[i]
 		p.Upstreams = slices.Clone(p.Upstreams)
+		p.Nodes = slices.Clone(p.Nodes)
 		setDefault(&p.Group, p.Name)
 	}
 	t.Services = slices.Clone(t.Services)

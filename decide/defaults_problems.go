@@ -43,6 +43,7 @@ func (c *critic) say(path, format string, args ...any) {
 }
 
 func (c *critic) sites() {
+	anycast := c.t.AllPrefixes()
 	if len(c.t.Announcers()) == 0 {
 		c.say("sites", "no site announces anything; name at least one that is not a witness")
 	}
@@ -57,6 +58,35 @@ func (c *critic) sites() {
 		}
 		if p.Capacity < 0 {
 			c.say(at+".capacity", "%d is negative; leave it out to skip the capacity guard", p.Capacity)
+		}
+		c.nodes(i, p, anycast)
+	}
+}
+
+// nodes checks the nodes of one site: each is one of the whole table, and is
+// reached by an address that cannot lead to another.
+func (c *critic) nodes(i int, p Place, anycast []netip.Prefix) {
+	for k, n := range p.Nodes {
+		at := fmt.Sprintf("sites[%d].nodes[%d]", i, k)
+		c.name(at+".name", n.Name, "node")
+		switch a := n.Mesh.Addr(); {
+		case !n.Mesh.IsValid() || n.Mesh.Port() == 0 || a.IsUnspecified() || a.IsMulticast():
+			c.say(at+".mesh", "is not where a node can be called; write ADDRESS:PORT, such as 192.0.2.1:7482")
+		case slices.ContainsFunc(anycast, func(p netip.Prefix) bool { return p.IsValid() && p.Contains(a.Unmap().WithZone("")) }):
+			c.say(at+".mesh", "%s is inside a prefix that the fleet announces, so another site may answer; use an address of the node's own", a)
+		}
+		for j, q := range c.t.Sites[:i+1] {
+			for l, m := range q.Nodes {
+				if j == i && l >= k {
+					break
+				}
+				if m.Name == n.Name {
+					c.say(at+".name", "%q is the name of sites[%d].nodes[%d] already; each node has its own", n.Name, j, l)
+				}
+				if m.Mesh == n.Mesh && n.Mesh.IsValid() {
+					c.say(at+".mesh", "%s is the address of sites[%d].nodes[%d] already", n.Mesh, j, l)
+				}
+			}
 		}
 	}
 }

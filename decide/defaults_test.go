@@ -14,11 +14,13 @@ import (
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
+func at(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+
 // goodTable is a new table each time, equal but distinct.
 func goodTable() Table {
 	return Table{
 		Revision: 1,
-		Sites:    []Place{{Name: "fra"}, {Name: "ams"}, {Name: "nyc"}, {Name: "w", Witness: true}},
+		Sites:    []Place{{Name: "fra", Nodes: []Node{{Name: "fra-1", Mesh: at("10.0.0.1:7482")}}}, {Name: "ams"}, {Name: "nyc"}, {Name: "w", Witness: true}},
 		Services: []Service{
 			{Name: "web", Prefixes: []netip.Prefix{prefix("192.0.2.0/24"), prefix("2001:db8:1::/48")}},
 			{Name: "dns", Prefixes: []netip.Prefix{prefix("192.0.2.0/24")}, Sites: []string{"ams", "fra"}},
@@ -64,6 +66,7 @@ func TestDefaultsCopy(t *testing.T) {
 	in, want := goodTable(), goodTable()
 	d := in.WithDefaults()
 	d.Sites[0].Name = "x"
+	d.Sites[0].Nodes[0].Name = "x"
 	d.Services[0].Prefixes[0] = prefix("203.0.113.0/24")
 	d.Services[1].Sites[0] = "x"
 	d.Prefixes[0].Communities[0] = 9
@@ -144,6 +147,12 @@ func TestProblems(t *testing.T) {
 		{func(t *Table) { t.Sites[1].Name = "fra" }, `sites[1].name: "fra" is the name of sites[0] already`},
 		{func(t *Table) { t.Sites[0].Name = "f ra" }, `sites[0].name: "f ra" is not a site name`},
 		{func(t *Table) { t.Sites[0].Capacity = -1 }, "sites[0].capacity: -1 is negative"},
+		{func(t *Table) { t.Sites[0].Nodes = []Node{{Name: "f 1", Mesh: at("10.0.0.1:7482")}} }, `sites[0].nodes[0].name: "f 1" is not a node name`},
+		{func(t *Table) { t.Sites[0].Nodes = []Node{{Name: "fra-1"}} }, "sites[0].nodes[0].mesh: is not where a node can be called"},
+		{func(t *Table) { t.Sites[0].Nodes = []Node{{Name: "fra-1", Mesh: at("[::]:7482")}} }, "sites[0].nodes[0].mesh: is not where a node can be called"},
+		{func(t *Table) { t.Sites[0].Nodes = []Node{{Name: "fra-1", Mesh: at("192.0.2.9:7482")}} }, "sites[0].nodes[0].mesh: 192.0.2.9 is inside a prefix that the fleet announces"},
+		{func(t *Table) { t.Sites[1].Nodes = []Node{{Name: "fra-1", Mesh: at("10.0.0.2:7482")}} }, `sites[1].nodes[0].name: "fra-1" is the name of sites[0].nodes[0] already`},
+		{func(t *Table) { t.Sites[1].Nodes = []Node{{Name: "ams-1", Mesh: at("10.0.0.1:7482")}} }, `sites[1].nodes[0].mesh: 10.0.0.1:7482 is the address of sites[0].nodes[0] already`},
 		{func(t *Table) { t.Services = nil }, "services: there is none"},
 		{func(t *Table) { t.Services[1].Name = "web" }, `services[1].name: "web" is the name of services[0] already`},
 		{func(t *Table) { t.Services[0].Prefixes = nil }, "services[0].prefixes: is empty"},

@@ -143,7 +143,10 @@ func (s *Site) Step(now Now, in Input) []Effect {
 		s.loseSpeaker(in.Reason)
 		dirty = true
 	case LedgerLost:
-		s.loseLedger(now, in.Reason, in.At)
+		s.loseLedger(now, in)
+		dirty = true
+	case LedgerFound:
+		s.findLedger()
 		dirty = true
 	}
 	if dirty || !s.idle || now >= s.idleUntil {

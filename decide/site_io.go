@@ -43,7 +43,13 @@ type SpeakerLost struct{ Reason string }
 type LedgerLost struct {
 	Reason string
 	At     steadycast.Fence
+	// For is how long it has been lost already.
+	For Now
 }
+
+// LedgerFound says that a ledger in other processes is heard again, from one that
+// follows its leader: it can be asked, although nothing new was committed.
+type LedgerFound struct{}
 
 // Equipped replaces, after a reload, the addresses that go into every RouteSet,
 // and the names of the outside views that count.
@@ -77,6 +83,7 @@ func (Committed) input()   {}
 func (Proved) input()      {}
 func (SpeakerLost) input() {}
 func (LedgerLost) input()  {}
+func (LedgerFound) input() {}
 
 // Effect is one thing the shell must do, in the order given.
 type Effect interface{ effect() }

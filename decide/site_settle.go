@@ -216,11 +216,7 @@ func (s *Site) commit(now Now, v View) {
 		s.see(&s.units[i])
 	}
 	if s.ledgerGone != "" && v.Fence.Compare(s.ledgerAt) > 0 { // an older view, seen late, proves nothing
-		s.note(steadycast.Event{Kind: steadycast.EventRecovery, Reason: "the ledger is within reach again"})
-		if s.frozen {
-			s.note(steadycast.Event{Kind: steadycast.EventFreeze, From: "frozen", To: "free", Reason: "the ledger is within reach again"})
-		}
-		s.ledgerGone, s.frozen = "", false
+		s.findLedger()
 	}
 	for i := range s.services {
 		sv := &s.services[i]
@@ -273,15 +269,26 @@ func (s *Site) tellAgain(now Now, sv *service) {
 
 // loseLedger and freezeAlone: without the ledger for a while, automation here is
 // frozen. Routes stay, probing goes on, orders already known still hold.
-func (s *Site) loseLedger(now Now, why string, at steadycast.Fence) {
-	if s.ledgerAt = s.fence; at.Compare(s.fence) > 0 {
-		s.ledgerAt = at
+func (s *Site) loseLedger(now Now, in LedgerLost) {
+	if s.ledgerAt = s.fence; in.At.Compare(s.fence) > 0 {
+		s.ledgerAt = in.At
 	}
 	if s.ledgerGone != "" {
 		return
 	}
-	s.ledgerGone, s.ledgerSince = cmp.Or(why, "no reason given"), now
+	s.ledgerGone, s.ledgerSince = cmp.Or(in.Reason, "no reason given"), now-max(in.For, 0)
 	s.note(steadycast.Event{Kind: steadycast.EventAlarm, Reason: "the ledger cannot be reached: " + s.ledgerGone})
+}
+
+func (s *Site) findLedger() {
+	if s.ledgerGone == "" {
+		return
+	}
+	s.note(steadycast.Event{Kind: steadycast.EventRecovery, Reason: "the ledger is within reach again"})
+	if s.frozen {
+		s.note(steadycast.Event{Kind: steadycast.EventFreeze, From: "frozen", To: "free", Reason: "the ledger is within reach again"})
+	}
+	s.ledgerGone, s.frozen = "", false
 }
 
 func (s *Site) freezeAlone(now Now, wake *deadline) {

@@ -32,6 +32,17 @@ type Place struct {
 	Witness bool `yaml:"witness" json:"witness,omitempty"`
 	// Capacity in the unit of the loads; 0 means the capacity guard is skipped.
 	Capacity int64 `yaml:"capacity" json:"capacity,omitempty"`
+	// Nodes of the site, for those that tell it what they see of it.
+	Nodes []Node `yaml:"nodes" json:"nodes,omitempty"`
+}
+
+// Node is one node of a site.
+type Node struct {
+	// Name as in its certificate.
+	Name string `yaml:"name" json:"name"`
+	// Mesh is where other nodes call it: an address of its own, inside no prefix of
+	// the fleet.
+	Mesh netip.AddrPort `yaml:"mesh" json:"mesh"`
 }
 
 // Service is what is being kept reachable, as the core needs it.

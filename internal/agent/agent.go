@@ -16,6 +16,7 @@ import (
 	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/api"
 	"github.com/steadycast/steadycast/internal/ledger"
+	"github.com/steadycast/steadycast/internal/mesh"
 	"github.com/steadycast/steadycast/internal/speaker"
 	"github.com/steadycast/steadycast/probe"
 )
@@ -32,9 +33,23 @@ type Options struct {
 	// StateDir holds agent.json; empty means nothing is remembered.
 	StateDir string
 	Isolated string
-	Ledger   ledger.Ledger
-	// Speak makes the connection to the speaker, with where to tell what it did.
-	Speak  func(speaker.Options) (speaker.Interface, error)
+	// Ledger is [ledger.Local] in solo, a [ledger.Client] in a fleet.
+	Ledger ledger.Ledger
+	// Derive makes the plan of the table that the fleet's ledger has committed, and
+	// again of each new one; Plan is not looked at then, and until there is a table
+	// nothing is probed or announced. An error leaves the plan before in force. nil:
+	// Plan stands, with the table that the ledger was given.
+	Derive func(decide.Table) (Plan, error)
+	// Mesh makes this node's end of the links to other nodes; nil: it is alone.
+	Mesh MeshMaker
+	// Voters are the voters' own ends of the mesh: they are told of everything, and
+	// relay. Their sites are filled in from the table where it names the nodes.
+	Voters []mesh.Peer
+	// Speak makes the connection to the speaker, with where to tell what it did;
+	// nil where there is none, at a witness.
+	Speak func(speaker.Options) (speaker.Interface, error)
+	// Alarms are what else stands, beside what the agent itself sees; may be nil.
+	Alarms func() []string
 	Events *api.Ring
 	// Quiet leaves the ledger's events to whoever owns it, when several agents share one.
 	Quiet  bool
@@ -64,24 +79,29 @@ type Plan struct {
 // Agent is one site's judge. All fields above the line belong to the goroutine
 // of Run.
 type Agent struct {
-	o      Options
-	start  time.Time // wall and monotonic; all node time counts from it
-	memory remembered
-	warm   bool // it was off for less than warm_start
-	site   *decide.Site
-	probes *probe.Scheduler
-	spk    speaker.Interface
-	sets   *announcer
-	views  *outside
-	errand *courier
-	record record
-	wanted steadycast.RouteSet
-	actual steadycast.Actual
-	lost   string // why the speaker cannot be reached
-	reload string // why the newest reload failed
-	half   string // why the speaker has older settings than this process
-	dirty  bool   // something is worth showing before the next beat
-	alarms alarms
+	o       Options
+	start   time.Time // wall and monotonic; all node time counts from it
+	memory  remembered
+	warm    bool // it was off for less than warm_start
+	site    *decide.Site
+	probes  *probe.Scheduler
+	spk     speaker.Interface
+	sets    *announcer
+	views   *outside
+	errand  *courier
+	record  record
+	wanted  steadycast.RouteSet
+	actual  steadycast.Actual
+	lost    string  // why the speaker cannot be reached
+	reload  string  // why the newest reload failed
+	half    string  // why the speaker has older settings than this process
+	edition edition // of the newest table that a plan was made of
+	unfit   string  // why it cannot be carried out here
+	// unlinked is why whom this node tells is not what the table says.
+	unlinked   string
+	ledgerLost bool // a remote ledger was not heard for long
+	dirty      bool // something is worth showing before the next beat
+	alarms     alarms
 
 	// ── shared ──
 
@@ -96,6 +116,8 @@ type Agent struct {
 	snapshot    atomic.Pointer[api.Snapshot]
 	plan        atomic.Pointer[Plan]
 	rounds      rounds
+	link        Mesh          // nil: it is alone; set before anything runs
+	untold      atomic.Bool   // a report failed, and may not have arrived
 	outdated    chan struct{} // the speaker knows a later start of this node than this one
 	writeErrors atomic.Uint64
 	keepFailed  atomic.Bool
@@ -137,15 +159,27 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	spk, err := a.o.Speak(speaker.Options{OnActual: a.heard, OnLost: a.unheard})
-	if err != nil {
-		return fmt.Errorf("speaker: %w", err)
+	a.spk = mute{}
+	if a.o.Speak != nil {
+		spk, err := a.o.Speak(speaker.Options{OnActual: a.heard, OnLost: a.unheard})
+		if err != nil {
+			return fmt.Errorf("speaker: %w", err)
+		}
+		a.spk = spk
 	}
-	a.spk = spk
+	spk := a.spk
 	defer spk.Close()
 	if err := a.awake(ctx); err != nil {
 		return err
 	}
+	if a.o.Mesh != nil {
+		link, err := a.o.Mesh(a.memory.Incarnation, a.heardOf)
+		if err != nil {
+			return err
+		}
+		a.link = link
+	}
+	plan := *a.plan.Load()
 
 	var helpers sync.WaitGroup
 	defer helpers.Wait()
@@ -153,7 +187,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.sets = newAnnouncer(spk.Apply, a.applied)
 	helpers.Go(func() { a.sets.run(ctx) })
 	helpers.Go(func() { a.errand.run(ctx) })
-	a.views = newOutside(a.o.Plan.Outside, a.env(), a.now, a.viewed)
+	a.views = newOutside(plan.Outside, a.env(), a.now, a.viewed)
 	helpers.Go(func() { a.views.run(ctx) })
 	var keeper sync.WaitGroup
 	if a.o.StateDir != "" {
@@ -165,14 +199,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.probes = probe.NewScheduler(probe.Options{OnResult: a.observed, OnCheck: a.took.put, Env: a.env()})
 	a.probesAt = a.now()
 	defer a.probes.Stop()
-	if err := a.probes.Set(a.withVIPs(a.o.Plan)); err != nil {
+	if err := a.probes.Set(a.withVIPs(plan)); err != nil {
 		return fmt.Errorf("checks: %w", err)
 	}
-	if a.warm { // a short restart: look at once instead of at a random moment of the first interval
-		for _, s := range a.o.Plan.Probes {
-			a.probes.Hurry(s.Name)
-		}
-	}
+	a.tellPeers(a.o.Ledger.View().Table)
 
 	if !a.o.Quiet {
 		defer a.o.Ledger.OnEvents(a.ledgerSaid)()
@@ -180,8 +210,22 @@ func (a *Agent) Run(ctx context.Context) error {
 	changed, stopWatch := a.o.Ledger.Watch()
 	defer stopWatch()
 
-	a.step(decide.Committed{View: a.o.Ledger.View()})
-	if a.loop(ctx, changed) {
+	var severed chan error // the mesh ended, which it should not
+	if a.link != nil {
+		severed = make(chan error, 1)
+		helpers.Go(func() { severed <- a.link.Run(ctx) })
+	}
+
+	a.committed()
+	if a.warm { // a short restart: look at once instead of at a random moment of the first interval
+		for _, s := range a.plan.Load().Probes {
+			a.probes.Hurry(s.Name)
+		}
+	}
+	switch again, err := a.loop(ctx, changed, severed); {
+	case err != nil:
+		return fmt.Errorf("the links to other nodes have ended: %w", err)
+	case !again:
 		return nil
 	}
 	end := ctx
@@ -191,8 +235,8 @@ func (a *Agent) Run(ctx context.Context) error {
 }
 
 // loop is the owner. It never blocks on anything but its inputs. It ends with
-// ctx, or with false when another start must take over.
-func (a *Agent) loop(ctx context.Context, changed <-chan struct{}) bool {
+// ctx, with the mesh, or when another start must take over.
+func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, severed <-chan error) (again bool, err error) {
 	beat := time.NewTicker(min(time.Second, a.o.AliveWithin))
 	defer beat.Stop()
 	wake := time.NewTimer(0)
@@ -213,9 +257,14 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}) bool {
 		}
 		select {
 		case <-ctx.Done():
-			return true
+			return false, nil
+		case err := <-severed:
+			if ctx.Err() == nil && err == nil {
+				err = errors.New("no reason given")
+			}
+			return false, err
 		case <-a.outdated:
-			return false
+			return true, nil
 		case <-a.seen.more:
 			for o, ok := a.seen.take(); ok; o, ok = a.seen.take() {
 				a.step(o)
@@ -224,7 +273,7 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}) bool {
 			a.record.answered(ans, a.now())
 			a.step(decide.Answered{Answer: ans})
 		case <-changed:
-			a.step(decide.Committed{View: a.o.Ledger.View()})
+			a.committed()
 		case <-a.spoke:
 			a.hear()
 		case lost := <-a.ledgers:
@@ -236,6 +285,7 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}) bool {
 			a.step(decide.Tick{})
 		case <-beat.C:
 			a.beat()
+			a.listenToLedger()
 			a.dirty = true
 		case <-show.C:
 			if a.dirty {
@@ -266,7 +316,11 @@ func (a *Agent) step(in decide.Input) {
 		}
 	}
 	if len(reported) > 0 {
-		a.errand.send(func(ctx context.Context) { a.ledgerAnswered("report", a.o.Ledger.Report(ctx, reported)) })
+		a.errand.send(func(ctx context.Context) {
+			err := a.o.Ledger.Report(ctx, reported)
+			a.mayNotKnow(err)
+			a.ledgerAnswered("report", err)
+		})
 	}
 	a.record.looped(time.Now())
 	a.dirty = a.dirty || len(effects) > 0 || !routine(in)
@@ -308,6 +362,9 @@ func (a *Agent) ask(now decide.Now, r steadycast.Request, reported []steadycast.
 	a.record.asked(r.ID, now)
 	a.errand.send(func(ctx context.Context) {
 		ans, err := a.o.Ledger.Ask(ctx, r, reported...)
+		if len(reported) > 0 {
+			a.mayNotKnow(err)
+		}
 		if a.ledgerAnswered("request", err); err != nil {
 			return
 		}
@@ -330,12 +387,10 @@ func (a *Agent) prefixes() []netip.Prefix {
 }
 
 // beat tells the ledger what is so, once a second and after each change of it.
-func (a *Agent) beat() { a.o.Ledger.Beat(a.site.Beat()) }
-
-// observed is called by the scheduler.
-func (a *Agent) observed(o steadycast.Observation, started time.Duration) {
-	a.rounds.put(o)
-	a.seen.put(decide.Observed{Observation: o, From: a.probesAt + started})
+func (a *Agent) beat() {
+	if a.o.Speak != nil { // who announces nothing has nothing to say
+		a.o.Ledger.Beat(a.site.Beat())
+	}
 }
 
 // heard and unheard are called by the speaker's connection.
@@ -418,6 +473,13 @@ func (a *Agent) sayAgain() {
 	}
 }
 
+// mayNotKnow notes that the ledger may not have what was reported to it.
+func (a *Agent) mayNotKnow(err error) {
+	if _, invalid := errors.AsType[ledger.Invalid](err); err != nil && !invalid {
+		a.untold.Store(true)
+	}
+}
+
 // forgetFence makes the machine believe the ledger as it stands now, although it
 // stood higher before.
 func (a *Agent) forgetFence() {
@@ -428,15 +490,23 @@ func (a *Agent) forgetFence() {
 // toldByActual are the refusals that the speaker keeps saying in Actual.Alarm.
 var toldByActual = []string{"disk", "crash_loop", "allow", "stopping"}
 
-// ledgerAnswered is called by the courier after each call. Every failure is told
-// to the machine, which says it once; that the ledger works again is seen in
-// what it commits.
+// ledgerAnswered is called by the courier after each call. Every failure of a
+// ledger in this process is told to the machine, which says it once; that the
+// ledger works again is seen in what it commits. Of a remote one only that it is
+// lost counts, and listenToLedger says that: a call that fails otherwise is made
+// again, for voters come and go.
 func (a *Agent) ledgerAnswered(what string, err error) {
-	if _, invalid := errors.AsType[ledger.Invalid](err); invalid {
+	_, invalid := errors.AsType[ledger.Invalid](err)
+	_, forbidden := errors.AsType[ledger.Forbidden](err)
+	if invalid || forbidden {
 		a.o.Logger.Warn("the ledger cannot make sense of a call", "call", what, "why", err)
 		return
 	}
 	if err == nil {
+		return
+	}
+	if _, away := a.o.Ledger.(remote); away {
+		a.o.Logger.Debug("a call to the ledger failed, and is made again", "call", what, "why", err)
 		return
 	}
 	select { // only the courier sends: after the drain there is room

@@ -45,12 +45,19 @@ func (a *Agent) awake(ctx context.Context) error {
 		}
 		a.keep()
 	}
-	for _, s := range a.o.Plan.Table.WithDefaults().Services {
+	if v := a.o.Ledger.View(); a.o.Derive != nil && v.Fence.Epoch > 0 { // remembered from before
+		if plan, err := a.o.Derive(v.Table); err == nil {
+			a.edition = editionOf(v)
+			a.plan.Store(&plan)
+		}
+	}
+	plan := a.plan.Load()
+	for _, s := range plan.Table.WithDefaults().Services {
 		a.warm = a.warm || off >= 0 && off < s.Health.WarmStart
 	}
 	a.site = decide.NewSite(decide.SiteOptions{
-		Name: a.o.Site, Node: a.o.Node, Incarnation: a.memory.Incarnation, Table: a.o.Plan.Table,
-		Solo: a.o.Solo, Isolated: a.o.Isolated, Off: off, Fence: intent.Fence, Jitter: a.o.Jitter, VIPs: a.o.Plan.VIPs,
+		Name: a.o.Site, Node: a.o.Node, Incarnation: a.memory.Incarnation, Table: plan.Table,
+		Solo: a.o.Solo, Isolated: a.o.Isolated, Off: off, Fence: intent.Fence, Jitter: a.o.Jitter, VIPs: plan.VIPs,
 	})
 	return nil
 }

@@ -172,14 +172,7 @@ func (a *Agent) Reload(ctx context.Context, p Plan, actor string) error {
 		return err
 	}
 	var failed error
-	err := a.do(ctx, func() {
-		if failed = a.probes.Set(a.withVIPs(p)); failed != nil {
-			return
-		}
-		a.plan.Store(&p)
-		a.views.use(p.Outside)
-		a.step(decide.Equipped{VIPs: p.VIPs, Views: viewNames(p.Outside)})
-	})
+	err := a.do(ctx, func() { failed = a.use(p) })
 	if err != nil {
 		return err
 	}

@@ -125,6 +125,9 @@ func (a *Agent) showChecks(wall time.Time) []api.Check {
 // looked reports whether every service was looked at once.
 func (a *Agent) looked() bool {
 	for _, s := range a.plan.Load().Probes {
+		if s.Subject != a.o.Site {
+			continue
+		}
 		if _, ok := a.rounds.get(s.Name); !ok {
 			return false
 		}
@@ -163,6 +166,17 @@ func (a *Agent) standing(x decide.Explanation) []api.Alarm {
 	}
 	if a.reload != "" {
 		add("the newest reload was refused, the old configuration goes on: "+a.reload, "steadycast check FILE")
+	}
+	if a.unfit != "" {
+		add(a.unfit, "steadycast check FILE")
+	}
+	if a.unlinked != "" {
+		add(a.unlinked, "steadycast check FILE")
+	}
+	if a.o.Alarms != nil {
+		for _, text := range a.o.Alarms() {
+			add(text, "steadycast pki show")
+		}
 	}
 	if a.keepFailed.Load() {
 		add("state is not kept on disk", "df "+a.o.StateDir)

@@ -17,6 +17,9 @@ import (
 func (a *Agent) withVIPs(p Plan) []probe.Service {
 	out := slices.Clone(p.Probes)
 	for i := range out {
+		if out[i].Subject != a.o.Site {
+			continue // looked at from outside
+		}
 		out[i] = requireVIPs(out[i], p.VIPsOf[out[i].Name])
 	}
 	return out

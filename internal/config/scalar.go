@@ -40,6 +40,8 @@ func one(t reflect.Type) string {
 		return "a prefix such as 192.0.2.0/24 or 2001:db8::/48"
 	case reflect.TypeFor[netip.Addr]():
 		return "an IP address"
+	case reflect.TypeFor[netip.AddrPort]():
+		return "an IP address and port such as 192.0.2.1:7482 or [2001:db8::1]:7482"
 	}
 	switch t.Kind() {
 	case reflect.Bool:
@@ -76,6 +78,13 @@ func setText(v reflect.Value, s, tag string, secret bool) string {
 		p, text := prefix(s, shown)
 		v.Set(reflect.ValueOf(p))
 		return text
+	case v.Type() == reflect.TypeFor[netip.AddrPort]():
+		ap, err := netip.ParseAddrPort(s)
+		if err != nil || ap.Port() == 0 || ap.Addr().Is4In6() {
+			return shown + " is not an IP address and port; names are not looked up, write 192.0.2.1:7482 or [2001:db8::1]:7482"
+		}
+		v.Set(reflect.ValueOf(ap))
+		return ""
 	}
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		if err := u.UnmarshalText([]byte(s)); err != nil {

@@ -1,0 +1,366 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/ledger"
+	"github.com/steadycast/steadycast/internal/mesh"
+	"github.com/steadycast/steadycast/internal/speaker"
+	"github.com/steadycast/steadycast/probe"
+)
+
+// together is a fleet in a bubble: agents around one ledger, a mesh without
+// links, speakers that do what they are told. A site's service is a file.
+type together struct {
+	*testing.T
+	dir   string
+	led   *distant
+	table decide.Table
+
+	mu    sync.Mutex
+	hears map[string]func(mesh.Heard) // by site; whom the mesh reaches
+	peers map[string][]mesh.Peer      // by site, as it was told
+	ends  map[string]func()
+	spk   map[string]*mirror
+	log   *logFile
+}
+
+// distant is a ledger in other processes, as an agent sees it: not begun until
+// born, and lost while gone.
+type distant struct {
+	ledger.Ledger
+	born atomic.Bool
+	gone atomic.Bool
+}
+
+func (d *distant) Lost() error {
+	if d.gone.Load() {
+		return &ledger.LostError{For: 15 * time.Second}
+	}
+	return nil
+}
+
+func (d *distant) View() decide.View {
+	if !d.born.Load() {
+		return decide.NewFleet().View()
+	}
+	return d.Ledger.View()
+}
+
+func (d *distant) Ask(ctx context.Context, r steadycast.Request, vs ...steadycast.Verdict) (decide.Answer, error) {
+	if d.gone.Load() {
+		return decide.Answer{}, errAway
+	}
+	return d.Ledger.Ask(ctx, r, vs...)
+}
+
+func (d *distant) Report(ctx context.Context, vs []steadycast.Verdict) error {
+	if d.gone.Load() {
+		return errAway
+	}
+	return d.Ledger.Report(ctx, vs)
+}
+
+var errAway = errors.New("no voter answered in time")
+
+// port is one site's end of the mesh.
+type port struct {
+	f    *together
+	site string
+}
+
+func (p port) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (p port) Peers() mesh.Status            { return mesh.Status{} }
+
+func (p port) SetPeers(peers []mesh.Peer) error {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	p.f.peers[p.site] = peers
+	return nil
+}
+
+func (p port) Publish(o steadycast.Observation) {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	for _, to := range p.f.peers[p.site] {
+		if hear := p.f.hears[to.Site]; hear != nil && to.Site == o.Subject && o.Subject != p.site {
+			hear(mesh.Heard{Observation: o, Issued: time.Now().Add(-o.Result.Took)})
+		}
+	}
+}
+
+func inFleet(t *testing.T, test func(*together)) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &together{T: t, dir: t.TempDir(), hears: map[string]func(mesh.Heard){}, peers: map[string][]mesh.Peer{},
+			ends: map[string]func(){}, spk: map[string]*mirror{}, log: &logFile{}}
+		f.table = decide.Table{
+			Revision: 1,
+			Services: []decide.Service{{Name: "web", Prefixes: []netip.Prefix{prefix}, Health: decide.Health{Rise: 3, HoldUp: time.Second}}},
+			Guards:   decide.Guards{Cooldown: time.Millisecond, FleetBudget: 100, SiteBudget: 100, SiteLongBudget: 100, LockCycles: 100},
+		}
+		for i, site := range []string{"ams", "fra", "lon", "eye"} {
+			f.table.Sites = append(f.table.Sites, decide.Place{Name: site, Witness: site == "eye",
+				Nodes: []decide.Node{{Name: site + "-1", Mesh: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 7482)}}})
+		}
+		local, err := ledger.Open("", f.table, ledger.Options{Fleet: "test", Node: "led", Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer local.Close()
+		f.led = &distant{Ledger: local}
+		f.led.born.Store(true)
+		defer func() {
+			for _, end := range f.ends {
+				end()
+			}
+		}()
+		test(f)
+	})
+}
+
+// serve makes a site's service up, down, or unknown.
+func (f *together) serve(site, word string) {
+	f.Helper()
+	if err := os.WriteFile(filepath.Join(f.dir, site), []byte(word+"\n"), 0o600); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// derive is the plan of a site: its own service, and those that it watches.
+func (f *together) derive(site string) func(decide.Table) (Plan, error) {
+	return func(t decide.Table) (Plan, error) {
+		p := Plan{Table: t}
+		for _, x := range t.Sites {
+			if x.Witness || x.Name != site && !slices.Contains(t.Vantages(x.Name), site) {
+				continue
+			}
+			for _, s := range t.Services {
+				p.Probes = append(p.Probes, probe.Service{Name: s.Name, Subject: x.Name, Vantage: site, Interval: time.Second, FastInterval: 200 * time.Millisecond,
+					Checks: []probe.Check{{Name: "word", Kind: "file", Target: filepath.Join(f.dir, x.Name), File: &probe.File{MaxAge: time.Hour}}}})
+			}
+		}
+		return p, nil
+	}
+}
+
+// start runs a site's agent, with changes to its options.
+func (f *together) start(site string, change ...func(*Options)) *Agent {
+	f.Helper()
+	m := &mirror{now: steadycast.Actual{Started: 1, Peers: []steadycast.Peer{{Name: "tor1", State: steadycast.PeerEstablished, Families: []string{"ipv4"}}}}}
+	f.spk[site] = m
+	o := Options{
+		Site: site, Node: site + "-1", Fleet: "test", Mode: "fleet", Ledger: f.led, Derive: f.derive(site),
+		Logger: slog.New(slog.NewTextHandler(f.log, nil)).With("at", site),
+		Speak:  func(o speaker.Options) (speaker.Interface, error) { m.tell = o.OnActual; m.say(); return m, nil },
+		Mesh: func(_ uint64, hear func(mesh.Heard)) (Mesh, error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.hears[site] = hear
+			return port{f, site}, nil
+		},
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	a, err := New(o)
+	if err != nil {
+		f.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(f.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	f.ends[site] = func() {
+		f.mu.Lock()
+		delete(f.hears, site)
+		f.mu.Unlock()
+		cancel()
+		if err := <-ended; err != nil {
+			f.Error(err)
+		}
+		delete(f.ends, site)
+	}
+	return a
+}
+
+// wires waits, and compares how each site sends the prefix: site=stance.
+func (f *together) wires(after time.Duration, want ...string) {
+	f.Helper()
+	time.Sleep(after) // the bubble's clock: it takes no time
+	synctest.Wait()
+	for _, w := range want {
+		site, stance, _ := strings.Cut(w, "=")
+		if got := f.spk[site].wire(); got != stance {
+			f.Fatalf("%s sends the prefix %q, want %q; they said\n%s", site, got, stance, f.log)
+		}
+	}
+}
+
+func witness(o *Options) { o.Speak = nil }
+
+// A site leaves on what the others see of it, and stays whatever one of them says.
+func TestFleetJudgesTogether(t *testing.T) {
+	inFleet(t, func(f *together) {
+		for _, p := range f.table.Sites {
+			f.serve(p.Name, "up")
+			if p.Witness {
+				f.start(p.Name, witness)
+			} else {
+				f.start(p.Name)
+			}
+		}
+		f.wires(30*time.Second, "ams=normal", "fra=normal", "lon=normal")
+		f.serve("fra", "down it is")
+		f.wires(10*time.Second, "ams=normal", "fra=gone", "lon=normal")
+		f.serve("fra", "up")
+		f.wires(30*time.Second, "fra=normal")
+
+		// The site alone sees a failure: nobody agrees, so nothing moves, and it is said.
+		f.ends["fra"]()
+		alone := f.derive("fra")
+		f.start("fra", func(o *Options) {
+			o.Derive = func(t decide.Table) (Plan, error) {
+				p, err := alone(t)
+				for i, s := range p.Probes {
+					if s.Subject == "fra" {
+						p.Probes[i].Checks[0].Target = filepath.Join(f.dir, "fra-alone")
+					}
+				}
+				return p, err
+			}
+		})
+		f.serve("fra-alone", "up")
+		f.wires(2*time.Minute, "fra=normal")
+		f.serve("fra-alone", "down")
+		f.wires(time.Minute, "fra=normal")
+		if f.log.count("at=fra", "own check fails", "fra-alone") != 1 {
+			f.Errorf("the doubt was not said once:\n%s", f.log)
+		}
+	})
+}
+
+// Who hears nobody is held: its own failure moves nothing.
+func TestUnheardIsNotFailure(t *testing.T) {
+	inFleet(t, func(f *together) {
+		for _, site := range []string{"ams", "fra", "lon"} {
+			f.serve(site, "up")
+			f.start(site)
+		}
+		f.wires(30*time.Second, "fra=normal")
+		f.mu.Lock()
+		delete(f.hears, "fra")
+		f.mu.Unlock()
+		f.wires(10*time.Second, "fra=normal")
+		f.serve("fra", "down")
+		f.wires(time.Minute, "fra=normal")
+	})
+}
+
+// Before there is a table nothing is probed or announced; with one, all is.
+func TestNoTableNoAnnouncement(t *testing.T) {
+	inFleet(t, func(f *together) {
+		f.led.born.Store(false)
+		var agents []*Agent
+		for _, site := range []string{"ams", "fra", "lon"} {
+			f.serve(site, "up")
+			agents = append(agents, f.start(site))
+		}
+		f.wires(time.Minute, "ams=", "fra=", "lon=")
+		if n := len(agents[0].probes.Status()); n != 0 {
+			f.Errorf("%d checks without a table", n)
+		}
+		if len(f.peers["ams"]) != 0 {
+			f.Errorf("it tells %v", f.peers["ams"])
+		}
+		f.led.born.Store(true)
+		f.table.Revision = 0
+		f.table.DrainWait = 2 * time.Second
+		if _, err := f.led.SetTable(f.Context(), f.table, "test", "another"); err != nil {
+			f.Fatal(err)
+		}
+		f.wires(30*time.Second, "ams=normal", "fra=normal", "lon=normal")
+		if got := f.peers["ams"]; len(got) != 2 || got[0].Name != "fra-1" || got[1].Site != "lon" {
+			f.Errorf("it tells %v", got)
+		}
+	})
+}
+
+// A table that cannot be carried out leaves the plan as it is, is an alarm, and
+// ends with the next one.
+func TestUnfitTable(t *testing.T) {
+	inFleet(t, func(f *together) {
+		bad := atomic.Bool{}
+		good := f.derive("fra")
+		for _, site := range []string{"ams", "lon"} {
+			f.serve(site, "up")
+			f.start(site)
+		}
+		f.serve("fra", "up")
+		a := f.start("fra", func(o *Options) {
+			o.Derive = func(t decide.Table) (Plan, error) {
+				if bad.Load() {
+					return Plan{}, errors.New("services[0].checks[0].exec: not among exec:")
+				}
+				return good(t)
+			}
+		})
+		f.wires(30*time.Second, "fra=normal")
+		bad.Store(true)
+		set := func(wait time.Duration) {
+			f.Helper()
+			f.table.Revision, f.table.DrainWait = 0, wait
+			if _, err := f.led.SetTable(f.Context(), f.table, "test", "another"); err != nil {
+				f.Fatal(err)
+			}
+		}
+		set(2 * time.Second)
+		f.wires(10*time.Second, "fra=normal")
+		alarms := a.snapshot.Load().Alarms
+		if len(alarms) != 1 || !strings.Contains(alarms[0].Text, "revision 2 of the table cannot be carried out here") {
+			f.Errorf("alarms: %+v", alarms)
+		}
+		if len(a.probes.Status()) != 3 {
+			f.Errorf("checks: %+v", a.probes.Status())
+		}
+		bad.Store(false)
+		set(time.Second)
+		f.wires(10*time.Second, "fra=normal")
+		if alarms := a.snapshot.Load().Alarms; len(alarms) != 0 {
+			f.Errorf("alarms: %+v", alarms)
+		}
+	})
+}
+
+// Without the ledger nothing moves; when it is heard again what must go goes,
+// although nothing new was committed, and calls that failed meanwhile are made again.
+func TestDistantLedger(t *testing.T) {
+	inFleet(t, func(f *together) {
+		for _, site := range []string{"ams", "fra", "lon"} {
+			f.serve(site, "up")
+			f.start(site, func(o *Options) { o.Isolated = decide.IsolatedFreeze })
+		}
+		f.wires(30*time.Second, "fra=normal")
+		f.led.gone.Store(true)
+		f.wires(2*time.Second, "fra=normal")
+		f.serve("fra", "down")
+		f.wires(time.Minute, "fra=normal")
+		if n := f.log.count("at=fra", "msg=freeze", "no ledger for 15s"); n != 1 {
+			f.Errorf("the freeze was said %d times:\n%s", n, f.log)
+		}
+		f.led.gone.Store(false)
+		f.wires(3*time.Second, "fra=gone", "ams=normal", "lon=normal")
+	})
+}

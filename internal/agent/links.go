@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/mesh"
+)
+
+// Mesh is this node's end of the links to other nodes. All methods may be called
+// from any goroutine; none but Run blocks.
+type Mesh interface {
+	// Run keeps the links until ctx ends.
+	Run(ctx context.Context) error
+	// Publish tells the nodes of the observation's subject, and the voters. Took of
+	// its result is how long ago the round began.
+	Publish(steadycast.Observation)
+	// SetPeers sets the whole of whom this node tells. A bad peer is an error, and
+	// then nothing changes.
+	SetPeers([]mesh.Peer) error
+	// Peers is how the links stand.
+	Peers() mesh.Status
+}
+
+// MeshMaker makes a node's end of the mesh once the number of its start is known,
+// which orders what it says. What is heard goes to hear, which does not block.
+type MeshMaker func(start uint64, hear func(mesh.Heard)) (Mesh, error)
+
+// MeshOver makes a mesh of mutually authenticated links. ln is where other nodes
+// call, and is closed with the mesh. The incarnation and who hears are filled in.
+func MeshOver(o mesh.Options, ln net.Listener) MeshMaker {
+	return func(start uint64, hear func(mesh.Heard)) (Mesh, error) {
+		o.Incarnation, o.OnObservation = start, hear
+		m, err := mesh.New(o)
+		if err != nil {
+			return nil, err
+		}
+		return listening{m, ln}, nil
+	}
+}
+
+type listening struct {
+	*mesh.Mesh
+	ln net.Listener
+}
+
+func (l listening) Run(ctx context.Context) error { return l.Mesh.Run(ctx, l.ln) }
+
+// observed is called by the scheduler. What is seen of this site is judged here,
+// and what is seen of others there; the voters are told of both.
+func (a *Agent) observed(o steadycast.Observation, started time.Duration) {
+	from := a.probesAt + started
+	if o.Subject == a.o.Site {
+		a.rounds.put(o)
+		a.seen.put(decide.Observed{Observation: o, From: from})
+	}
+	if a.link != nil {
+		o.Result.Took = max(o.Result.Took, a.now()-from)
+		a.link.Publish(o)
+	}
+}
+
+// heardOf is called by the mesh with what another site saw of this one: as old
+// as the nonce of ours that it echoes.
+func (a *Agent) heardOf(h mesh.Heard) {
+	a.seen.put(decide.Observed{Observation: h.Observation, From: h.Issued.Sub(a.start)})
+}
+
+// readers are whom a site tells what it sees: the nodes of the sites that it
+// watches, and the voters.
+func readers(t decide.Table, site string, voters []mesh.Peer) []mesh.Peer {
+	var out []mesh.Peer
+	for _, p := range t.Sites {
+		if p.Name == site || p.Witness || len(p.Nodes) == 0 || !slices.Contains(t.Vantages(p.Name), site) {
+			continue
+		}
+		for _, n := range p.Nodes {
+			out = append(out, mesh.Peer{Name: n.Name, Site: p.Name, Node: n.Name, Addr: n.Mesh})
+		}
+	}
+	for _, v := range voters {
+		if v.Site == "" {
+			v.Site = siteOf(t, v.Node)
+		}
+		v.Voter = true
+		out = append(out, v)
+	}
+	return out
+}
+
+// siteOf is the site that a node is of; "" where the table does not say.
+func siteOf(t decide.Table, node string) string {
+	for _, p := range t.Sites {
+		if slices.ContainsFunc(p.Nodes, func(n decide.Node) bool { return n.Name == node }) {
+			return p.Name
+		}
+	}
+	return ""
+}

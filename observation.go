@@ -130,6 +130,10 @@ type Observation struct {
 	Seq uint64 `json:"seq"`
 	// Nonce echoes the reader's newest nonce, from which the reader takes the age. 0 inside one node.
 	Nonce uint64 `json:"nonce,omitempty"`
+	// Ineligible says why this vantage is no voice now: its controls did not come
+	// out right, so it cannot trust what it sees. It is absent then, whatever the
+	// result is. Empty means that it is a voice.
+	Ineligible string `json:"ineligible,omitempty"`
 }
 
 // Local reports whether the site looked at itself.

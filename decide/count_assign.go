@@ -3,6 +3,7 @@ package decide
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 const (
@@ -98,4 +99,12 @@ func score(subject, vantage string) uint64 {
 	h ^= h >> 33
 	h *= 0xc4ceb9fe1a85ec53
 	return h ^ h>>33
+}
+
+// Voices are how many independent voices judge the site when all are fresh, and
+// the fewest that can. With fewer than that only a pair can act: the site itself,
+// certain of its failure, and another.
+func (t Table) Voices(site string) (all, least int) {
+	j := newJury(t, site, false, time.Second, jury{})
+	return j.assigned, j.count().least
 }

@@ -19,6 +19,9 @@ type Service struct {
 	// Interval between rounds, default 1s; FastInterval while hurried, default 200ms.
 	Interval     time.Duration
 	FastInterval time.Duration
+	// Controls: this is no service, but what says whether Vantage is eligible to
+	// speak of other subjects; see [Controls].
+	Controls bool
 }
 
 // Limits that keep a service's round small.

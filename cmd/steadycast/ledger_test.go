@@ -54,11 +54,12 @@ func fleetOfVoters(t *testing.T, dir string) error {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(dir, "fleet.yaml"), []byte(`sites: [{name: ams}, {name: fra}, {name: lon}]
+	return os.WriteFile(filepath.Join(dir, "fleet.yaml"), []byte(`sites: [{name: ams, address: [203.0.113.1]}, {name: fra, address: [203.0.113.2]}, {name: lon, address: [203.0.113.3]}]
 services:
   - name: web
     prefixes: [192.0.2.53/32]
     checks: [{name: port, kind: tcp, target: "192.0.2.53:80"}]
+    remote: {checks: [{name: port, kind: tcp, target: "{address}:80"}]}
 `), 0o644)
 }
 

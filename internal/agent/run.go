@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
@@ -37,6 +38,9 @@ type DaemonOptions struct {
 // judge, the API's socket and the metrics' listener.
 func Daemon(ctx context.Context, p *role.Process, o DaemonOptions) error {
 	cfg, log, version := o.Config, o.Logger, o.Version
+	if cfg.Node.Mode != "solo" {
+		return fmt.Errorf("mode: %s in %s: an agent decides for one site in this version, with mode: solo", cfg.Node.Mode, cfg.File)
+	}
 	unlock, err := role.Lock(cfg.Node.StateDir, "agent")
 	if err != nil {
 		return err

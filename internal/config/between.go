@@ -10,11 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/probe"
 )
-
-type place = decide.Place
 
 // between judges what lies between two sections: the services against the
 // routers, the addresses and the programs of this node.
@@ -23,9 +20,10 @@ func (j *judge) between() {
 	served := false
 	for i, s := range f.Services {
 		at := fmt.Sprintf("services[%d]", i)
-		j.addresses(at, s)
-		j.checks(at, s)
-		if j.node == nil || !f.serves(n.Site, s.Service) {
+		here := j.node != nil && f.serves(n.Site, s.Service)
+		j.addresses(at, s, here)
+		j.checks(at, s, here)
+		if !here {
 			continue
 		}
 		served = true
@@ -36,14 +34,17 @@ func (j *judge) between() {
 	if j.node == nil {
 		return
 	}
+	if j.witness() {
+		return
+	}
 	if !served && len(f.Services) > 0 && n.Site != "" && j.node.allSound("site") && j.table.allSound("sites", "services") {
 		j.say(j.table, "services", "none of them is served by this node's site %s, so it would announce nothing", n.Site)
 	}
 	j.routers()
 }
 
-// addresses judges a service's vips.
-func (j *judge) addresses(at string, s Service) {
+// addresses judges a service's vips; here, whether this node serves it.
+func (j *judge) addresses(at string, s Service, here bool) {
 	for k, a := range s.VIPs {
 		path := fmt.Sprintf("%s.vips[%d]", at, k)
 		switch {
@@ -54,7 +55,7 @@ func (j *judge) addresses(at string, s Service) {
 			j.say(j.table, path, "%s stands here twice; name it once", a)
 		}
 	}
-	if j.node == nil || j.cfg.Node.VIP.Manage == "off" {
+	if !here || j.cfg.Node.VIP.Manage == "off" {
 		return
 	}
 	for k, p := range s.Prefixes {
@@ -128,19 +129,22 @@ func (j *judge) anycast(a netip.Addr) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// checks judges the checks of a service against the addresses and programs.
-func (j *judge) checks(at string, s Service) {
+// checks judges the checks of a service against the addresses and, where this
+// node serves it, its programs and routers.
+func (j *judge) checks(at string, s Service, here bool) {
 	for k, c := range s.Checks {
 		path := fmt.Sprintf("%s.checks[%d]", at, k)
 		j.target(path, s, c)
-		j.files(path, c)
+		if here {
+			j.files(path, c)
+		}
 		if p, ok := j.anycast(c.Source); ok && !j.local(c.Source, hostOf(c)) {
 			j.say(j.table, path+".source", "%s is inside the anycast prefix %s, so the reply may go to another site; use an address of this host alone", c.Source, p)
 		}
 		if c.Exec != nil && len(c.Exec.Argv) > 0 {
-			j.program(path+".exec.argv[0]", c.Exec.Argv[0])
+			j.program(path+".exec.argv[0]", c.Exec.Argv[0], here)
 		}
-		if c.Kind == "bgp" && j.node != nil && j.node.sound("bgp.neighbors") {
+		if c.Kind == "bgp" && here && j.node.sound("bgp.neighbors") {
 			names := []string{"any", "all"}
 			for _, nb := range j.cfg.Node.BGP.Neighbors {
 				names = append(names, nb.Name)
@@ -225,11 +229,11 @@ func hostOf(c probe.Check) netip.Addr {
 
 // program holds an exec check to the programs that node.yaml names: a table
 // comes from elsewhere and may not say what runs here.
-func (j *judge) program(path, argv0 string) {
+func (j *judge) program(path, argv0 string, here bool) {
 	switch {
 	case !filepath.IsAbs(argv0):
 		j.say(j.table, path, "%q is not the absolute path of a program; no PATH is searched", brief(argv0))
-	case j.node != nil && j.node != j.table && j.node.sound("exec") && !slices.Contains(j.cfg.Node.Exec, argv0):
+	case here && j.node != j.table && j.node.sound("exec") && !slices.Contains(j.cfg.Node.Exec, argv0):
 		j.say(j.table, path, "%q is not among exec: of %s, which says what a table may run on this host", brief(argv0), filepath.Base(j.node.file))
 	}
 }

@@ -92,7 +92,7 @@ func (l loading) node(file string, src []byte) (*Config, Problems) {
 		n := cfg.Node
 		cfg.Fleet = Fleet{Services: n.Services, Prefixes: n.Prefixes, Guards: n.Guards, DrainWait: n.DrainWait}
 		if n.Site != "" {
-			cfg.Fleet.Sites = []decide.Place{{Name: n.Site}}
+			cfg.Fleet.Sites = []Site{{Place: decide.Place{Name: n.Site}}}
 		}
 	}
 	j.whole()
@@ -105,21 +105,51 @@ func (l loading) node(file string, src []byte) (*Config, Problems) {
 // Table is the policy that the machines take.
 func (c *Config) Table() decide.Table { return c.Fleet.Table() }
 
-// Probes are what the vantage looks at, for the subject site. A site looks at
-// itself by the checks of the services it serves; it has nothing yet by which
-// to look at another.
+// Probes are what the vantage looks at, for the subject site: its own services
+// by their checks, and those of a site that it is a vantage of by their remote
+// ones.
 func (c *Config) Probes(site, vantage string) []probe.Service {
-	if site != vantage {
+	if site != vantage && !slices.Contains(c.Table().Vantages(site), vantage) {
 		return nil
 	}
-	var out []probe.Service
-	for _, s := range c.Fleet.Services {
-		if c.Fleet.serves(site, s.Service) {
-			out = append(out, probe.Service{
-				Name: s.Name, Subject: site, Vantage: vantage, Checks: s.Checks, Up: s.Up,
-				Interval: s.Health.Interval, FastInterval: s.Health.FastInterval,
-			})
+	return c.Fleet.probes(site, vantage)
+}
+
+// Looks is all that the vantage looks at: its own services, those of every site
+// that it is a vantage of, and the controls that say whether it can be believed.
+func (c *Config) Looks(vantage string) []probe.Service {
+	out := c.Fleet.probes(vantage, vantage)
+	table := c.Table()
+	for _, s := range c.Fleet.Sites {
+		if s.Name != vantage && !s.Witness && slices.Contains(table.Vantages(s.Name), vantage) {
+			out = append(out, c.Fleet.probes(s.Name, vantage)...)
 		}
+	}
+	if c.Fleet.Controls != nil && len(c.Fleet.Sites) > 1 {
+		out = append(out, c.Fleet.Controls.Service(vantage))
+	}
+	return out
+}
+
+// probes are those of the services that the site serves, as the vantage looks at them.
+func (f Fleet) probes(site, vantage string) []probe.Service {
+	subject, _ := f.site(site)
+	var out []probe.Service
+	for _, s := range f.Services {
+		if !f.serves(site, s.Service) {
+			continue
+		}
+		p := probe.Service{Name: s.Name, Subject: site, Vantage: vantage}
+		switch r := s.Remote; {
+		case site == vantage:
+			p.Checks, p.Up, p.Interval, p.FastInterval = s.Checks, s.Up, s.Health.Interval, s.Health.FastInterval
+		case r != nil:
+			v4, v6 := subject.reached(s.Name)
+			p.Checks, p.Up, p.Interval, p.FastInterval = allAbout(r.Checks, replacer(site, v4, v6)), r.Up, r.Interval, r.FastInterval
+		default:
+			continue
+		}
+		out = append(out, p)
 	}
 	return out
 }
@@ -158,5 +188,5 @@ func (f Fleet) serves(site string, s decide.Service) bool {
 	if len(s.Sites) > 0 {
 		return slices.Contains(s.Sites, site)
 	}
-	return slices.ContainsFunc(f.Sites, func(p decide.Place) bool { return p.Name == site && !p.Witness })
+	return slices.ContainsFunc(f.Sites, func(p Site) bool { return p.Name == site && !p.Witness })
 }

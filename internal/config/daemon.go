@@ -155,7 +155,7 @@ func (j *judge) source() {
 			j.say(r, key, "stands in %s already, which table: names; write it in one of the two", filepath.Base(j.cfg.TableFile))
 		}
 	}
-	if len(n.BGP.Allow) == 0 {
+	if len(n.BGP.Allow) == 0 && !j.witness() {
 		j.say(r, "bgp.allow", "is missing; with table:, node.yaml itself says what this node may ever announce")
 	}
 	if !j.known {
@@ -165,7 +165,7 @@ func (j *judge) source() {
 	if n.Mode == "solo" && len(f.Sites) > 1 {
 		j.say(j.table, "sites", "names %d sites, but mode: solo in %s decides for one site alone and would count on nobody; keep this node's site only", len(f.Sites), filepath.Base(r.file))
 	}
-	if n.Site != "" && !slices.ContainsFunc(f.Sites, func(p place) bool { return p.Name == n.Site }) {
+	if n.Site != "" && !slices.ContainsFunc(f.Sites, func(p Site) bool { return p.Name == n.Site }) {
 		var names []string
 		for _, p := range f.Sites {
 			names = append(names, p.Name)

@@ -69,7 +69,12 @@ func suggest(key string, here fields, root reflect.Type) (likely, words string) 
 		return best, fmt.Sprintf("did you mean %q?", best)
 	}
 	var homes, kin []string
+	told := map[*field]bool{} // sections of one type, of which the first stands for all
 	eachSection(root, "", func(path string, fs fields) {
+		if len(fs) == 0 || told[&fs[0]] {
+			return
+		}
+		told[&fs[0]] = true
 		if best := closest(key, fs, min(near, 3)); best == key {
 			homes = append(homes, path)
 		} else if best != "" {

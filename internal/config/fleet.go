@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/steadycast/steadycast/decide"
@@ -10,18 +12,33 @@ import (
 )
 
 // Fleet is fleet.yaml, the table: what is kept reachable, where, and by which
-// rules. A solo node may write the same keys, but for sites, in node.yaml.
+// rules. A solo node may write the same keys, but for sites and controls, in
+// node.yaml.
 type Fleet struct {
 	// Revision grows with every change; default 0, counted by the ledger.
 	Revision uint64          `yaml:"revision"`
-	Sites    []decide.Place  `yaml:"sites"`
+	Sites    []Site          `yaml:"sites"`
 	Services []Service       `yaml:"services"`
 	Prefixes []decide.Prefix `yaml:"prefixes"`
 	Guards   decide.Guards   `yaml:"guards"`
+	// Controls are looked at by every site, to know whether what it sees of
+	// others can be believed. Without them it always is.
+	Controls *probe.Controls `yaml:"controls"`
 	// Zones are what the fleet's nodes answer for by DNS.
 	Zones []dnsfallback.Zone `yaml:"zones"`
 	// DrainWait is how long a draining route carries GSHUT before it is withdrawn; default 3s.
 	DrainWait time.Duration `yaml:"drain_wait"`
+}
+
+// Site is one site of the table, and where the others look at it.
+type Site struct {
+	decide.Place `yaml:",inline"`
+	// Address is where this site alone is reached: at most one address of each
+	// family, inside no prefix that the fleet announces.
+	Address []netip.Addr `yaml:"address"`
+	// Addresses are those of single services, by their names, where they differ.
+	// A family that is not given here is taken from Address.
+	Addresses map[string][]netip.Addr `yaml:"addresses"`
 }
 
 // Service is what is being kept reachable, with the checks that say whether it is.
@@ -31,22 +48,91 @@ type Service struct {
 	// Default: all of them.
 	Up     string        `yaml:"up"`
 	Checks []probe.Check `yaml:"checks"`
+	// Remote is what the other sites look at; nil in a table of one site.
+	Remote *Remote `yaml:"remote"`
 	// VIPs are the service's addresses inside prefixes wider than one address;
 	// a /32 or /128 among the prefixes is its own.
 	VIPs []netip.Addr `yaml:"vips"`
+}
+
+// Remote says how a service is looked at from other sites.
+type Remote struct {
+	// Up combines Checks by name. Default: all of them.
+	Up string `yaml:"up"`
+	// Checks in which {address}, {address6} and {site} stand for those of the
+	// site that is looked at; see [placeholders].
+	Checks []probe.Check `yaml:"checks"`
+	// Interval between rounds, and FastInterval while they fail; default the
+	// service's own.
+	Interval     time.Duration `yaml:"interval"`
+	FastInterval time.Duration `yaml:"fast_interval"`
+}
+
+// withDefaults fills in what was not said; a nil Remote stays one.
+func (r *Remote) withDefaults(h decide.Health) *Remote {
+	if r == nil {
+		return nil
+	}
+	full := *r
+	full.Interval = cmp.Or(r.Interval, h.Interval)
+	full.FastInterval = cmp.Or(r.FastInterval, min(h.FastInterval, full.Interval))
+	full.Checks = slices.Clone(r.Checks)
+	for k, c := range full.Checks {
+		full.Checks[k] = c.WithDefaults()
+	}
+	return &full
 }
 
 // Table returns the part of the fleet's policy that the machines need.
 func (f Fleet) Table() decide.Table {
 	t := decide.Table{
 		Revision:  f.Revision,
-		Sites:     f.Sites,
 		Prefixes:  f.Prefixes,
 		Guards:    f.Guards,
 		DrainWait: f.DrainWait,
+	}
+	for _, s := range f.Sites {
+		t.Sites = append(t.Sites, s.Place)
 	}
 	for _, s := range f.Services {
 		t.Services = append(t.Services, s.Service)
 	}
 	return t
+}
+
+// site finds a site of the table.
+func (f Fleet) site(name string) (Site, bool) {
+	for _, s := range f.Sites {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return Site{}, false
+}
+
+// serving are the sites that announce the service, in the order of the table.
+func (f Fleet) serving(s decide.Service) []int {
+	var out []int
+	for i, p := range f.Sites {
+		if f.serves(p.Name, s) && !p.Witness {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// reached gives the addresses, of either family, at which others look at the
+// service in this site. One that is not known is not valid.
+func (s Site) reached(service string) (v4, v6 netip.Addr) {
+	for _, as := range [][]netip.Addr{s.Addresses[service], s.Address} {
+		for _, a := range as {
+			switch {
+			case a.Is4() && !v4.IsValid():
+				v4 = a
+			case a.Is6() && !v6.IsValid():
+				v6 = a
+			}
+		}
+	}
+	return v4, v6
 }

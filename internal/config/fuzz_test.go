@@ -29,7 +29,7 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 	}
-	for _, glob := range []string{"*.yaml", "examples/*.yaml"} {
+	for _, glob := range []string{"*.yaml", "examples/*.yaml", "examples/*/*.yaml"} {
 		found, err := filepath.Glob(filepath.Join(configs, glob))
 		if err != nil {
 			f.Fatal(err)
@@ -63,7 +63,7 @@ func FuzzLoad(f *testing.F) {
 				}
 			}
 			_ = c.Effective()
-			_ = c.Probes(c.Node.Site, c.Node.Site)
+			_ = c.Looks(c.Node.Site)
 		}
 		_, ps = alone("fleet.yaml", src)
 		placed(t, src, ps)

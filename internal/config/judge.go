@@ -136,6 +136,10 @@ func (j *judge) whole() {
 	if j.votesOnly() {
 		return
 	}
+	if n := j.cfg.Node; n.Mode == "fleet" && n.Table == "" {
+		j.say(j.node, "table", "is missing; in mode: fleet it names the fleet.yaml that all sites share, with the services")
+		j.known = false
+	}
 	j.source()
 	if j.known {
 		j.fleet()
@@ -157,6 +161,12 @@ func (j *judge) fleet() {
 		}
 		j.say(r, p.Path, "%s", p.Text)
 	}
+	if r != j.node {
+		j.addressesOf()
+		j.quorum()
+	}
+	j.controls()
+	full := table.WithDefaults()
 	for i, s := range f.Services {
 		at := fmt.Sprintf("services[%d]", i)
 		ps := probe.Service{
@@ -169,6 +179,7 @@ func (j *judge) fleet() {
 			}
 			j.say(r, join(at, p.Path), "%s", p.Text)
 		}
+		j.remote(at, s, full.Services[i].Health)
 	}
 	if len(f.Zones) > 0 {
 		_, ps := dnsfallback.NewPolicy(f.Revision, f.Zones)
@@ -178,12 +189,19 @@ func (j *judge) fleet() {
 	}
 
 	written := leavesOf(*f, false)
-	full := table.WithDefaults()
+	f.Prefixes, f.Guards, f.DrainWait = full.Prefixes, full.Guards, full.DrainWait
+	f.Sites = slices.Clone(f.Sites)
+	for i := range f.Sites {
+		f.Sites[i].Place = full.Sites[i]
+	}
+	if f.Controls != nil {
+		c := f.Controls.WithDefaults()
+		f.Controls = &c
+	}
 	f.Zones = slices.Clone(f.Zones)
 	for i, z := range f.Zones {
 		f.Zones[i] = z.WithDefaults()
 	}
-	f.Sites, f.Prefixes, f.Guards, f.DrainWait = full.Sites, full.Prefixes, full.Guards, full.DrainWait
 	services := slices.Clone(f.Services)
 	for i := range services {
 		services[i].Service = full.Services[i]
@@ -191,6 +209,7 @@ func (j *judge) fleet() {
 		for k, c := range services[i].Checks {
 			services[i].Checks[k] = c.WithDefaults()
 		}
+		services[i].Remote = services[i].Remote.withDefaults(full.Services[i].Health)
 	}
 	f.Services = services
 	j.asWritten(r, "", written, leavesOf(*f, false))
@@ -248,6 +267,10 @@ func (j *judge) name(r *reader, path, name string) {
 // network asks the owner of the BGP and address settings, then fills in the defaults.
 func (j *judge) network() {
 	n, r := &j.cfg.Node, j.node
+	if j.witness() {
+		j.noRouters()
+		return
+	}
 	if len(n.BGP.Allow) == 0 && j.table == j.node {
 		n.BGP.Allow = j.cfg.Fleet.Table().AllPrefixes()
 	}

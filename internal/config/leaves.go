@@ -3,10 +3,10 @@ package config
 import (
 	"encoding"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -52,8 +52,10 @@ func gather(v reflect.Value, path string, secret, named bool, out *[]leaf) {
 			gather(v.Index(i), path+"["+id+"]", secret, named, out)
 		}
 	case reflect.Map:
-		for _, k := range slices.Sorted(maps.Keys(v.Interface().(map[string]string))) {
-			gather(v.MapIndex(reflect.ValueOf(k)), join(path, k), secret, named, out)
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, k := range keys {
+			gather(v.MapIndex(k), join(path, k.String()), secret, named, out)
 		}
 	}
 }

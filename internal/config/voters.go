@@ -16,6 +16,28 @@ func (j *judge) votesOnly() bool {
 		!slices.ContainsFunc([]string{"table", "services", "bgp"}, j.node.wrote)
 }
 
+// witness reports whether this node's site announces nothing: it only looks at
+// others and may vote, so it needs no routers.
+func (j *judge) witness() bool {
+	p, ok := j.cfg.Fleet.site(j.cfg.Node.Site)
+	return ok && p.Witness && j.cfg.Node.Mode == "fleet"
+}
+
+// noRouters judges a witness's node.yaml.
+func (j *judge) noRouters() {
+	n, r := &j.cfg.Node, j.node
+	if r.wrote("bgp") {
+		j.say(r, "bgp", "is not for %s, a witness in %s, which announces nothing; remove it", n.Site, filepath.Base(j.cfg.TableFile))
+	}
+	if i := slices.Index(n.Roles, "speaker"); i >= 0 {
+		path := fmt.Sprintf("roles[%d]", i)
+		if !r.wrote(path) {
+			path = "roles"
+		}
+		j.say(r, path, "speaker is not for %s, a witness in %s, which announces nothing; write roles: [agent], or [agent, ledger]", n.Site, filepath.Base(j.cfg.TableFile))
+	}
+}
+
 // voters judges what mode fleet needs, and that solo has none of it.
 func (j *judge) voters() {
 	n, r := &j.cfg.Node, j.node
@@ -30,16 +52,6 @@ func (j *judge) voters() {
 	}
 	if n.Mode != "fleet" {
 		return
-	}
-	for i, role := range n.Roles {
-		if role == "speaker" || role == "agent" {
-			path := fmt.Sprintf("roles[%d]", i)
-			if !r.wrote(path) {
-				path = "roles"
-			}
-			j.say(r, path, "%s decides for one site in this version, with mode: solo; a node of mode: fleet votes: write roles: [ledger]", role)
-			break
-		}
 	}
 	if !filepath.IsAbs(n.TLS.Dir) {
 		j.say(r, "tls.dir", "%q is not an absolute path", brief(n.TLS.Dir))

@@ -82,8 +82,10 @@ const maxReason = 512
 // brief bounds what travels: the explanation of a round goes along only where it
 // is small.
 func brief(o steadycast.Observation) steadycast.Observation {
-	if r := o.Result.Reason; len(r) > maxReason {
-		o.Result.Reason = strings.ToValidUTF8(r[:maxReason], "") + "…"
+	for _, words := range []*string{&o.Result.Reason, &o.Ineligible} {
+		if len(*words) > maxReason {
+			*words = strings.ToValidUTF8((*words)[:maxReason], "") + "…"
+		}
 	}
 	if o.Result.Why != nil && parts(*o.Result.Why) > 32 {
 		o.Result.Why = nil

@@ -14,9 +14,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unve
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # The daemons and tools that the tests drive, by their Debian 12 names.
-PACKAGES := frr bird2 openbgpd exabgp nftables iproute2 tcpdump tshark prometheus systemd procps curl
+PACKAGES := frr bird2 openbgpd exabgp nftables iproute2 tcpdump tshark prometheus systemd procps curl spin gcc libc6-dev
 
-.PHONY: help setup build check test race fuzz lab sim bench
+.PHONY: help setup build check test race fuzz lab sim spin bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ lab: ## scenarios on real routers in network namespaces (root); T=single-frr S=s
 
 sim: ## 10,000 schedules of the simulator (SEEDS, FIRST and ARGS choose others); about half an hour
 	$(GO) run ./cmd/steadycast simulate --seeds $(SEEDS) --first-seed $(FIRST) --hours 0.25 $(ARGS)
+
+spin: ## every order of events in the model of the permit protocol (lab/spin), the larger instances too; some minutes, 3 GB
+	$(GO) test -count=1 -v -timeout 90m ./lab/spin -full
 
 bench: ## the figures: ratios against peers in one run
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -49,6 +49,7 @@ var floorplan = map[string]string{
 
 	"lab":         "",    // drives the product from outside, so it may not see its inside
 	"lab/cmd/lab": "lab", // the same runner, for a person
+	"lab/spin":    "",    // a model, and a test that has it checked
 	"lab/service": "",    // what the lab's edge keeps reachable
 }
 

@@ -272,6 +272,7 @@ func (n *node) reload(dryRun bool) api.Reload {
 type web struct {
 	t    *testing.T
 	addr string
+	ln   net.Listener
 	srv  *http.Server
 }
 
@@ -285,15 +286,15 @@ func newWeb(t *testing.T) *web {
 
 func (w *web) up() {
 	w.t.Helper()
-	ln, err := net.Listen("tcp", w.addr)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.ln = loopback.Listen(w.t, netip.MustParseAddrPort(w.addr))
 	w.srv = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })}
-	go w.srv.Serve(ln)
+	go w.srv.Serve(w.ln)
 }
 
-func (w *web) down() { w.srv.Close() }
+func (w *web) down() {
+	w.ln.Close() // which the server does only if it has begun
+	w.srv.Close()
+}
 
 // logFile keeps what the processes write.
 type logFile struct {

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"math/big"
 	"net"
+	"net/netip"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -311,7 +312,9 @@ func (c *cluster) options(node string) VoterOptions {
 
 func (c *cluster) start(node string) *Voter {
 	c.t.Helper()
-	v, err := OpenVoter(c.options(node))
+	o := c.options(node)
+	o.Listener = loopback.Listen(c.t, netip.MustParseAddrPort(o.Listen))
+	v, err := OpenVoter(o)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -8,11 +8,14 @@
 package loopback
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // Own returns an address of 127.64.0.0/10, with a port below those that the
@@ -49,16 +52,36 @@ func reserve(a netip.Addr) (release func(), err error) {
 	return func() { l.Close() }, nil
 }
 
+// taken asks, and does not try to listen: a process that this one is starting in
+// another goroutine would hold that listener, too, until its execve(2).
 func taken(at netip.AddrPort) bool {
-	l, err := net.Listen("tcp", at.String())
-	if err != nil {
-		return true
+	for _, network := range []string{"tcp", "udp"} {
+		c, err := net.DialTimeout(network, at.String(), time.Second)
+		if err == nil { // over UDP that says nothing yet
+			_ = c.SetDeadline(time.Now().Add(200 * time.Millisecond))
+			_, _ = c.Write(nil)
+			_, err = c.Read(make([]byte, 1))
+			c.Close()
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return true
+		}
 	}
-	defer l.Close()
-	pc, err := net.ListenPacket("udp", at.String())
-	if err != nil {
-		return true
-	}
-	pc.Close()
 	return false
+}
+
+// Listen listens at an address that Own gave, again if need be: whoever listened
+// there in this process and closed may still be held by a process that is just
+// being started. The caller closes the listener.
+func Listen(t testing.TB, at netip.AddrPort) net.Listener {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; <-time.After(5 * time.Millisecond) {
+		l, err := net.Listen("tcp", at.String())
+		if err == nil {
+			return l
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestOwn(t *testing.T) {
@@ -39,6 +40,32 @@ func TestOwn(t *testing.T) {
 		}
 		release()
 	}
+}
+
+// What listens on all addresses is found, over either protocol; and Listen waits
+// for one who is about to let go.
+func TestTaken(t *testing.T) {
+	at := Own(t)
+	if taken(at) {
+		t.Fatalf("someone listens on %v", at)
+	}
+	pc, err := net.ListenPacket("udp", net.JoinHostPort("", strconv.Itoa(int(at.Port()))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !taken(at) {
+		t.Error("a wildcard over UDP is not seen")
+	}
+	pc.Close()
+	l := Listen(t, at)
+	if !taken(at) {
+		t.Error("a listener is not seen")
+	}
+	go func() {
+		<-time.After(50 * time.Millisecond)
+		l.Close()
+	}()
+	Listen(t, at).Close()
 }
 
 // TestNobodyPicksAFreePort: no test of the project listens on a port that the

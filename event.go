@@ -23,6 +23,7 @@ const (
 	EventConfig   EventKind = "config"   // a configuration was loaded or refused
 	EventAlarm    EventKind = "alarm"    // something needs a person
 	EventRecovery EventKind = "recovery" // an alarm ended
+	EventOperator EventKind = "operator" // who may sign orders was changed
 )
 
 // Event is one transition, with its reason. At is set by the shell.

@@ -28,7 +28,7 @@ var floorplan = map[string]string{
 	"internal/config":  ". decide probe bgp dnsfallback",                    // settings types belong to their users
 	"internal/ledger":  ". decide",                                          // keeps a decide.Fleet and feeds it
 	"internal/role":    ".",                                                 // what every process shares
-	"internal/voter":   "decide internal/ledger internal/role internal/pki", // one voter's process: room, readiness, who votes
+	"internal/voter":   ". decide internal/ledger internal/role internal/pki", // one voter's process: room, readiness, who votes
 	"internal/pki":     ". internal/role",                                   // who is who; it writes files as every process does
 	"internal/mesh":    ". internal/pki",                                    // carries what was seen between nodes, and knows who says it
 	"internal/speaker": ". bgp internal/role",                               // the speaker's process and its client; no decide, no ledger

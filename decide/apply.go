@@ -13,19 +13,25 @@ type applying struct {
 	*state
 	e     *Entry
 	reply Reply
+	// rehearsed: a person asks what would come of a wish, and has not signed it.
+	rehearsed bool
+	wish      Wish // what e.Signed says, if it is set
 }
 
 // apply carries out an entry that was understood.
-func (s *state) apply(e Entry) Reply {
-	a := applying{state: s, e: &e}
+func (s *state) apply(e Entry, rehearsed bool) Reply {
+	a := applying{state: s, e: &e, rehearsed: rehearsed}
 	s.Fence.Index++
-	invalid := a.header()
+	invalid := a.unfold()
+	if invalid == "" {
+		invalid = a.header()
+	}
 	if e.LT > s.LT && e.LT <= maxTime {
 		s.LT = e.LT
 	}
 	a.reply.Fence, a.reply.LT = s.Fence, s.LT
 	a.pass()
-	if invalid == "" {
+	if invalid == "" && a.authorized() {
 		invalid = a.body()
 	}
 	a.reply.Fence, a.reply.Invalid = s.Fence, invalid
@@ -67,7 +73,9 @@ func (a *applying) pass() {
 func (a *applying) body() string {
 	e := a.e
 	switch e.Kind {
-	case KindGenesis, KindTable:
+	case KindGenesis:
+		return a.genesis(*e.Table, e.Charter)
+	case KindTable:
 		return a.table(*e.Table)
 	case KindVerdict:
 		return a.verdicts(e.Verdicts)
@@ -98,6 +106,10 @@ func (a *applying) body() string {
 		return a.unlock(*e.Scope)
 	case KindResume:
 		return a.resume(*e.Scope)
+	case KindOperator:
+		return a.operator(*e.Operator)
+	case KindDismiss:
+		return a.dismiss(e.Name)
 	case KindEpoch:
 		return a.epoch()
 	}
@@ -141,8 +153,8 @@ func (a *applying) scope(s Scope) bool {
 	return a.known(s.Site)
 }
 
-// signed refuses a person's entry without a who and a why.
-func (a *applying) signed(actor, reason string) bool {
+// explained refuses a person's entry without a who and a why.
+func (a *applying) explained(actor, reason string) bool {
 	switch {
 	case actor == "":
 		a.refuse(wellFormed, "who wants this is missing", "")

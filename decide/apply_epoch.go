@@ -8,7 +8,7 @@ import "github.com/steadycast/steadycast"
 // and every position of the new epoch is above those of the old one, however
 // many entries were lost.
 func (a *applying) epoch() string {
-	if !a.signed(a.e.Actor, a.e.Reason) {
+	if !a.explained(a.e.Actor, a.e.Reason) {
 		return ""
 	}
 	a.Fence.Epoch, a.reply.Fence.Epoch = a.e.Epoch, a.e.Epoch

@@ -8,7 +8,7 @@ import (
 
 // freeze stops automation in a scope. Freezing what is frozen renews who and why.
 func (a *applying) freeze(s Scope) string {
-	if !a.scope(s) || !a.signed(a.e.Actor, a.e.Reason) {
+	if !a.scope(s) || !a.explained(a.e.Actor, a.e.Reason) {
 		return ""
 	}
 	a.Freezes = grow(
@@ -23,7 +23,7 @@ func (a *applying) freeze(s Scope) string {
 // thaw ends the freezes that lie within a scope, the breaker's too. A wider one
 // stays: thawing one site does not thaw the fleet.
 func (a *applying) thaw(s Scope) string {
-	if !a.scope(s) || !a.signed(a.e.Actor, a.e.Reason) {
+	if !a.scope(s) || !a.explained(a.e.Actor, a.e.Reason) {
 		return ""
 	}
 	var stay []StandingFreeze
@@ -87,7 +87,7 @@ func (a *applying) resume(s Scope) string {
 // each does a person's wish to every unit of the scope that it fits, or refuses
 // if it fits none.
 func (a *applying) each(s Scope, guard, what string, fits func(*unitState) bool, do func(*unitState)) string {
-	if !a.scope(s) || !a.signed(a.e.Actor, a.e.Reason) {
+	if !a.scope(s) || !a.explained(a.e.Actor, a.e.Reason) {
 		return ""
 	}
 	done := false

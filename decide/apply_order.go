@@ -20,7 +20,7 @@ func (a *applying) order(o steadycast.Order) string {
 		a.refuse(wellFormed, "an order names its site; there is none for all sites at once", "")
 		return ""
 	}
-	if !a.known(o.Site, o.Prefixes...) || !a.signed(o.Actor, o.Reason) {
+	if !a.known(o.Site, o.Prefixes...) || !a.explained(o.Actor, o.Reason) {
 		return ""
 	}
 	o.Prefixes = slices.Clone(o.Prefixes)
@@ -179,7 +179,7 @@ func (a *applying) ended(u *unitState, k steadycast.OrderKind) {
 
 // orderClear ends orders before their time.
 func (a *applying) orderClear(s Scope) string {
-	if !a.scope(s) || !a.signed(a.e.Actor, a.e.Reason) {
+	if !a.scope(s) || !a.explained(a.e.Actor, a.e.Reason) {
 		return ""
 	}
 	was := a.Orders

@@ -39,6 +39,21 @@ type Entry struct {
 	Return   *ReturnProof         `json:"return,omitempty"`
 	Order    *steadycast.Order    `json:"order,omitempty"`
 	Scope    *Scope               `json:"scope,omitempty"`
+	Operator *steadycast.Operator `json:"operator,omitempty"`
+	Charter  *Charter             `json:"charter,omitempty"`
+	// Name is that of an operator.
+	Name string `json:"name,omitempty"`
+
+	// Signed holds a person's wish; what it says stands in for Actor, Reason and
+	// the body, which an entry that is signed leaves out.
+	Signed *Signed `json:"signed,omitempty"`
+}
+
+// Charter says whose ledger begins, and who may sign in it. One without
+// operators takes orders unsigned, from whoever may write to it: a node's own.
+type Charter struct {
+	Fleet     string                `json:"fleet"`
+	Operators []steadycast.Operator `json:"operators,omitempty"`
 }
 
 // Kind is the kind of an entry. An unknown kind stops the replica; it is never skipped.
@@ -46,7 +61,7 @@ type Kind string
 
 // The kinds of entry.
 const (
-	KindGenesis    Kind = "genesis"     // the first entry: Table
+	KindGenesis    Kind = "genesis"     // the first entry: Table, perhaps Charter
 	KindTick       Kind = "tick"        // time passes
 	KindTable      Kind = "table"       // a new policy: Table
 	KindVerdict    Kind = "verdict"     // transitions of services at sites: Verdicts
@@ -61,6 +76,8 @@ const (
 	KindThaw       Kind = "thaw"        // and goes on: Scope
 	KindUnlock     Kind = "unlock"      // a person clears a lock: Scope
 	KindResume     Kind = "resume"      // a person ends `return: hold` for a unit: Scope
+	KindOperator   Kind = "operator"    // an admin lets a person in, or changes his role or key: Operator
+	KindDismiss    Kind = "dismiss"     // an admin ends what a person may: Name
 	KindEpoch      Kind = "epoch"       // the ledger was recovered from what one voter had; Epoch is the new one
 )
 
@@ -122,6 +139,8 @@ type Reply struct {
 	Answers []Answer `json:"answers,omitempty"`
 	// Refused is set when an order (or a thaw, an unlock, …) was refused whole.
 	Refused *steadycast.GuardAnswer `json:"refused,omitempty"`
+	// Before is set when this very wish was entered before: where. Nothing was done again.
+	Before *steadycast.Fence `json:"before,omitempty"`
 	// Rulings per unit of an order.
 	Rulings []Ruling `json:"rulings,omitempty"`
 	// Events are the transitions the entry caused.

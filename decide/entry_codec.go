@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/steadycast/steadycast"
 )
 
 // MaxEntry bounds one encoded entry in bytes. A batch of requests with all their
@@ -70,29 +72,37 @@ func strict(b []byte, v any) error {
 	return nil
 }
 
-// kinds are all that this code knows, each with the bodies it must have.
+// kinds are all that this code knows: the bodies each must and may have, and who
+// may wish it.
 var kinds = []kindBodies{
-	{KindGenesis, bodyTable, 0},
-	{KindTick, 0, 0},
-	{KindTable, bodyTable, bodyDecide},
-	{KindVerdict, bodyVerdicts, 0},
-	{KindDecide, bodyDecide, bodyVerdicts},
-	{KindVoid, bodyGive, 0},
-	{KindIn, bodyReturn, 0},
-	{KindLost, bodyUnits, 0},
-	{KindFound, bodyUnits, 0},
-	{KindOrder, bodyOrder, bodyDecide},
-	{KindOrderClear, bodyScope, 0},
-	{KindFreeze, bodyScope, 0},
-	{KindThaw, bodyScope, 0},
-	{KindUnlock, bodyScope, 0},
-	{KindResume, bodyScope, 0},
-	{KindEpoch, 0, 0},
+	{KindGenesis, bodyTable, bodyCharter, nobody},
+	{KindTick, 0, 0, nobody},
+	{KindTable, bodyTable, bodyDecide, steadycast.Admin},
+	{KindVerdict, bodyVerdicts, 0, nobody},
+	{KindDecide, bodyDecide, bodyVerdicts, nobody},
+	{KindVoid, bodyGive, 0, nobody},
+	{KindIn, bodyReturn, 0, nobody},
+	{KindLost, bodyUnits, 0, nobody},
+	{KindFound, bodyUnits, 0, nobody},
+	{KindOrder, bodyOrder, bodyDecide, steadycast.Mover},
+	{KindOrderClear, bodyScope, 0, steadycast.Mover},
+	{KindFreeze, bodyScope, 0, steadycast.Mover},
+	{KindThaw, bodyScope, 0, steadycast.Mover},
+	{KindUnlock, bodyScope, 0, steadycast.Mover},
+	{KindResume, bodyScope, 0, steadycast.Mover},
+	{KindOperator, bodyOperator, 0, steadycast.Admin},
+	{KindDismiss, bodyName, 0, steadycast.Admin},
+	{KindEpoch, 0, 0, nobody},
 }
 
+// nobody: the ledger makes it by itself, of what it was told or saw.
+const nobody = steadycast.NoRole
+
+// kindBodies are the bodies of a kind, and the least role of a person who wishes it.
 type kindBodies struct {
 	kind      Kind
 	need, may body
+	role      steadycast.Role
 }
 
 // bodiesOf finds a kind among those known.
@@ -106,7 +116,7 @@ func bodiesOf(k Kind) (kindBodies, bool) {
 }
 
 // body is a set of an entry's body fields.
-type body uint8
+type body uint16
 
 const (
 	bodyTable body = 1 << iota
@@ -117,6 +127,9 @@ const (
 	bodyReturn
 	bodyOrder
 	bodyScope
+	bodyOperator
+	bodyCharter
+	bodyName
 )
 
 // bodies is the set of fields that are there.
@@ -134,6 +147,9 @@ func (e Entry) bodies() body {
 		{e.Return != nil, bodyReturn},
 		{e.Order != nil, bodyOrder},
 		{e.Scope != nil, bodyScope},
+		{e.Operator != nil, bodyOperator},
+		{e.Charter != nil, bodyCharter},
+		{e.Name != "", bodyName},
 	} {
 		if f.there {
 			b |= f.bit

@@ -42,7 +42,7 @@ func (f *Fleet) Apply(e Entry) (Reply, error) {
 	if err := understood(e); err != nil {
 		return Reply{}, err
 	}
-	return f.s.apply(e), nil
+	return f.s.apply(e, false), nil
 }
 
 // Try gives the reply that Apply would give now and changes nothing. Fences in
@@ -52,7 +52,17 @@ func (f *Fleet) Try(e Entry) (Reply, error) {
 		return Reply{}, err
 	}
 	s := f.s.clone()
-	return s.apply(e), nil
+	return s.apply(e, false), nil
+}
+
+// Rehearse is Try for a wish that nobody has signed: what would come of it if
+// somebody did who may.
+func (f *Fleet) Rehearse(e Entry) (Reply, error) {
+	if err := understood(e); err != nil {
+		return Reply{}, err
+	}
+	s := f.s.clone()
+	return s.apply(e, true), nil
 }
 
 // Fence is the position of the last applied entry.

@@ -37,6 +37,11 @@ type state struct {
 	Orders   []StandingOrder  `json:"orders"`   // oldest first; at most one covers a unit
 	Freezes  []StandingFreeze `json:"freezes"`  // oldest first
 
+	// Fleet is whose ledger it is, and Operators who may sign in it, by name; see
+	// [Charter]. Of those there are, one at least is an admin.
+	Fleet     string          `json:"fleet,omitempty"`
+	Operators []operatorState `json:"operators,omitempty"`
+
 	index *index
 }
 
@@ -113,6 +118,19 @@ type prefixState struct {
 	Calm Time `json:"calm"`
 }
 
+// operatorState is an operator, and the newest entry that he signed.
+type operatorState struct {
+	Operator steadycast.Operator `json:"operator"`
+	// Serial of it. It begins at the position of the entry that let him in, which
+	// is above all that anyone had signed: so a name or a key that comes back does
+	// not make old signatures good again.
+	Serial uint64 `json:"serial"`
+	// Digest of its text, so that the same one is known when it comes again, and
+	// Fence where it was entered.
+	Digest string           `json:"digest,omitempty"`
+	Fence  steadycast.Fence `json:"fence"`
+}
+
 // clone copies what apply writes in place.
 func (s *state) clone() state {
 	c := *s
@@ -123,6 +141,7 @@ func (s *state) clone() state {
 	c.Charges = slices.Clone(s.Charges)
 	c.Orders = slices.Clone(s.Orders)
 	c.Freezes = slices.Clone(s.Freezes)
+	c.Operators = slices.Clone(s.Operators)
 	return c
 }
 

@@ -87,6 +87,9 @@ type stage struct {
 	hidden []string
 	loads  []Load
 	last   []Answer
+	as     *signing // who signs what follows, if anybody
+	sent   Entry    // what was signed last
+	fleet  *Charter // for the genesis
 	// applied hears every entry after it was applied, if set.
 	applied func(Entry)
 }
@@ -102,6 +105,9 @@ func (s *stage) entry(kind Kind) Entry {
 // apply applies one entry, through its written form, and gives what it said.
 func (s *stage) apply(e Entry) Reply {
 	s.t.Helper()
+	if s.as != nil {
+		e = s.as.sign(s, e)
+	}
 	b, err := e.Encode()
 	if err != nil {
 		s.t.Fatal(err)
@@ -156,6 +162,28 @@ func (s *stage) play(line string) []string {
 	}
 	args := words[1:]
 	switch words[0] {
+	case "charter":
+		s.fleet = charter(args)
+		return nil
+	case "as":
+		var rest string
+		s.as, rest = newSigning(args)
+		defer func() { s.as = nil }()
+		if text != "" {
+			rest += ": " + text
+		}
+		return s.play(rest)
+	case "again":
+		return s.say(s.apply(s.sent))
+	case "operator":
+		e := s.entry(KindOperator)
+		o := operatorOf(args[0])
+		e.Actor, e.Reason, e.Operator = "ann", text, &o
+		return s.say(s.apply(e))
+	case "dismiss":
+		e := s.entry(KindDismiss)
+		e.Actor, e.Reason, e.Name = "ann", text, args[0]
+		return s.say(s.apply(e))
 	case "table":
 		return s.table(args)
 	case "boot":
@@ -312,7 +340,7 @@ func (s *stage) table(args []string) []string {
 	}
 	e := s.entry(KindTable)
 	if t.Revision == 1 {
-		e.Kind = KindGenesis
+		e.Kind, e.Charter = KindGenesis, s.fleet
 	} else {
 		e.Decide = &Decide{Seen: s.seen()}
 	}
@@ -422,6 +450,9 @@ func (s *stage) say(r Reply) []string {
 	}
 	if r.Refused != nil {
 		out = append(out, "refused whole: "+r.Refused.String())
+	}
+	if r.Before != nil {
+		out = append(out, "entered before, at "+r.Before.String())
 	}
 	if r.Answers != nil {
 		s.last = r.Answers

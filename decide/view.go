@@ -19,6 +19,16 @@ type View struct {
 	Freezes  []StandingFreeze     `json:"freezes,omitempty"`
 	// Prefixes in order, with the numbers of their guards.
 	Prefixes []PrefixView `json:"prefixes"`
+	// Fleet is whose ledger it is; empty for a node's own.
+	Fleet string `json:"fleet,omitempty"`
+	// Operators in order of name. Without any, orders need no signature.
+	Operators []OperatorView `json:"operators,omitempty"`
+}
+
+// OperatorView is one operator, and the serial of the newest entry that he signed.
+type OperatorView struct {
+	Operator steadycast.Operator `json:"operator"`
+	Serial   uint64              `json:"serial"`
 }
 
 // UnitView is one unit as committed.
@@ -95,7 +105,10 @@ type PrefixView struct {
 
 // view builds the committed state anew.
 func (s *state) view() View {
-	v := View{Fence: s.Fence, LT: s.LT, Table: s.Table}
+	v := View{Fence: s.Fence, LT: s.LT, Table: s.Table, Fleet: s.Fleet}
+	for _, o := range s.Operators {
+		v.Operators = append(v.Operators, OperatorView{o.Operator, o.Serial})
+	}
 	v.Units = make([]UnitView, 0, len(s.Units))
 	for i := range s.Units {
 		v.Units = append(v.Units, s.unitView(&s.Units[i]))
@@ -153,4 +166,28 @@ func (s *state) unitView(u *unitState) UnitView {
 		}
 	}
 	return v
+}
+
+// Authority is what a person must know of a ledger to sign something for it.
+type Authority struct {
+	Fleet     string         `json:"fleet"`
+	Epoch     uint64         `json:"epoch"`
+	LT        Time           `json:"lt"`
+	Operators []OperatorView `json:"operators"`
+}
+
+// Authority is the part of the view that signing takes.
+func (v *View) Authority() Authority {
+	return Authority{v.Fleet, v.Fence.Epoch, v.LT, v.Operators}
+}
+
+// Wish begins the next wish of an operator; ok is false if the ledger knows none
+// of that name.
+func (a Authority) Wish(by string, kind Kind, reason string) (w Wish, ok bool) {
+	for _, o := range a.Operators {
+		if o.Operator.Name == by {
+			return Wish{Fleet: a.Fleet, Epoch: a.Epoch, By: by, Serial: o.Serial + 1, At: a.LT, Kind: kind, Reason: reason}, true
+		}
+	}
+	return w, false
 }

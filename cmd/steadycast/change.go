@@ -24,6 +24,7 @@ import (
 // registered.
 type changeFlags struct {
 	reason   string
+	key      string
 	dryRun   bool
 	yes      bool
 	force    bool
@@ -37,6 +38,7 @@ const defaultWait = 15 * time.Second
 func (f *changeFlags) common(fs *pflag.FlagSet) {
 	fs.StringVar(&f.reason, "reason", "", "why, for the record (required)")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "ask every guard, say what would follow, change nothing")
+	fs.StringVar(&f.key, "key", "", "file of the operator's key to sign with, where the ledger knows operators\n(STEADYCAST_KEY; default operator.key in ~/.config/steadycast)")
 	fs.BoolVarP(&f.yes, "yes", "y", false, "do not ask; needed without a terminal")
 }
 
@@ -77,6 +79,8 @@ type change struct {
 	path string
 	site string
 	body func(dryRun, force bool) any
+	// wish is the same as a person signs it; without body, there is only this.
+	wish func(force bool) decide.Wish
 	// done tells from the real state whether a unit is where it should be; nil if
 	// there is nothing to wait for.
 	done     func(*api.Unit) bool
@@ -105,7 +109,7 @@ func (c *cli) perform(ctx context.Context, f *changeFlags, ch change) error {
 	case f.force && ch.pins:
 		fmt.Fprintln(c.err, "--force pins the route: announced whatever its checks say; recorded with your name")
 	case f.force:
-		if err := c.overridden(ctx, client, ch); err != nil {
+		if err := c.overridden(ctx, client, f, ch); err != nil {
 			return err
 		}
 	}
@@ -115,8 +119,8 @@ func (c *cli) perform(ctx context.Context, f *changeFlags, ch change) error {
 		}
 	}
 	start := time.Now()
-	var got api.Changed
-	if err := client.Post(ctx, ch.path, ch.body(false, f.force), &got); err != nil {
+	got, err := c.enter(ctx, client, f, ch)
+	if err != nil {
 		return c.refused(err)
 	}
 	if c.json() {
@@ -135,8 +139,8 @@ func (c *cli) perform(ctx context.Context, f *changeFlags, ch change) error {
 
 // rehearse asks the guards and prints all they say.
 func (c *cli) rehearse(ctx context.Context, client *api.Client, f *changeFlags, ch change) error {
-	var got api.Changed
-	if err := client.Post(ctx, ch.path, ch.body(true, f.force), &got); err != nil {
+	got, err := c.tryOut(ctx, client, f, ch, f.force)
+	if err != nil {
 		return c.refused(err)
 	}
 	if c.json() {
@@ -184,9 +188,8 @@ func (c *cli) follows(lines []string) {
 }
 
 // overridden names the guard that --force is about to pass, by asking without it.
-func (c *cli) overridden(ctx context.Context, client *api.Client, ch change) error {
-	var got api.Changed
-	err := client.Post(ctx, ch.path, ch.body(true, false), &got)
+func (c *cli) overridden(ctx context.Context, client *api.Client, f *changeFlags, ch change) error {
+	_, err := c.tryOut(ctx, client, f, ch, false)
 	var e *api.Error
 	switch {
 	case err == nil:
@@ -204,8 +207,8 @@ func (c *cli) overridden(ctx context.Context, client *api.Client, ch change) err
 // ask shows what would happen and waits for a person's answer. Overriding a
 // guard takes the name of the site, so that no habit of typing y does it.
 func (c *cli) ask(ctx context.Context, client *api.Client, person io.Writer, f *changeFlags, ch change) error {
-	var plan api.Changed
-	if err := client.Post(ctx, ch.path, ch.body(true, f.force), &plan); err != nil {
+	plan, err := c.tryOut(ctx, client, f, ch, f.force)
+	if err != nil {
 		return c.refused(err)
 	}
 	if !c.json() {
@@ -308,6 +311,9 @@ func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cob
 			}
 			return c.perform(cmd.Context(), f, change{
 				verb: kind.String(), path: "orders", site: args[0], prefixes: prefixes, pins: kind == steadycast.OrderAnnounce,
+				wish: func(force bool) decide.Wish {
+					return decide.Wish{Kind: decide.KindOrder, Order: &steadycast.Order{Kind: kind, Site: args[0], Prefixes: prefixes, For: f.lasting, Force: force}}
+				},
 				body: func(dryRun, force bool) any {
 					return api.OrderRequest{Kind: kind, Site: args[0], Prefixes: prefixes, Reason: f.reason, For: lasting, Force: force, DryRun: dryRun}
 				},
@@ -335,7 +341,7 @@ func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cob
 
 // newScopeCommand makes undrain, freeze, thaw, unlock and resume, which differ
 // in whether a site must be named and whether there is something to wait for.
-func newScopeCommand(c *cli, verb, path, short string, needSite bool, done func(*api.Unit) bool) *cobra.Command {
+func newScopeCommand(c *cli, verb, path string, kind decide.Kind, short string, needSite bool, done func(*api.Unit) bool) *cobra.Command {
 	f := &changeFlags{}
 	use, args := verb+" [SITE [PREFIX]]", cobra.MaximumNArgs(2)
 	if needSite {
@@ -357,6 +363,9 @@ func newScopeCommand(c *cli, verb, path, short string, needSite bool, done func(
 			}
 			return c.perform(cmd.Context(), f, change{
 				verb: verb, path: path, site: arg(args, 0), prefixes: prefixes, done: done,
+				wish: func(bool) decide.Wish {
+					return decide.Wish{Kind: kind, Scope: &decide.Scope{Site: arg(args, 0), Prefix: prefix}}
+				},
 				body: func(dryRun, _ bool) any {
 					return api.ScopeRequest{Site: arg(args, 0), Prefix: prefix, Reason: f.reason, DryRun: dryRun}
 				},
@@ -379,10 +388,10 @@ func changeCommands(c *cli) []*cobra.Command {
 		newOrderCommand(c, steadycast.OrderWithdraw, "Take a site's routes away now", "Take a site's routes away now, and keep them away until undrain or --for ends.\nThe other sites' floors and capacity are asked first."),
 		newOrderCommand(c, steadycast.OrderDrain, "Take a site's routes away gently, for maintenance", "Mark a site's routes with GSHUT (RFC 8326), wait, then take them away, and keep\nthem away until undrain or --for ends."),
 		newOrderCommand(c, steadycast.OrderAnnounce, "Hand a site's routes back to its checks, or pin them with --force", "End the orders and locks over a site's routes and forgive what they owe to cooldown\nand budgets: they are announced as soon as the checks are well. With --force they are\npinned instead: announced whatever the checks say, until undrain or --for ends."),
-		newScopeCommand(c, "undrain", "orders/clear", "End the orders over a site: its checks decide again", true, announced),
-		newScopeCommand(c, "freeze", "freeze", "Stop automation, everywhere or at one site; people's orders still work", false, nil),
-		newScopeCommand(c, "thaw", "thaw", "Let automation go on", false, nil),
-		newScopeCommand(c, "unlock", "unlock", "Clear the lock of a site that came and went too often", true, nil),
-		newScopeCommand(c, "resume", "resume", "Let a site that is well and on hold return", true, announced),
+		newScopeCommand(c, "undrain", "orders/clear", decide.KindOrderClear, "End the orders over a site: its checks decide again", true, announced),
+		newScopeCommand(c, "freeze", "freeze", decide.KindFreeze, "Stop automation, everywhere or at one site; people's orders still work", false, nil),
+		newScopeCommand(c, "thaw", "thaw", decide.KindThaw, "Let automation go on", false, nil),
+		newScopeCommand(c, "unlock", "unlock", decide.KindUnlock, "Clear the lock of a site that came and went too often", true, nil),
+		newScopeCommand(c, "resume", "resume", decide.KindResume, "Let a site that is well and on hold return", true, announced),
 	}
 }

@@ -156,13 +156,16 @@ func (c *cli) printValue(v any) error {
 	return c.printJSON(b)
 }
 
+// completePatience is how long the shell waits for names.
+const completePatience = time.Second
+
 // completeSites offers the names of sites to the shell; nothing if no daemon
 // answers at once.
 func (c *cli) completeSites(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), completePatience)
 	defer cancel()
 	client := c.client()
 	defer client.Close()

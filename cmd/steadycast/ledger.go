@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/internal/config"
 	"github.com/steadycast/steadycast/internal/ledger"
 	"github.com/steadycast/steadycast/internal/pki"
@@ -128,11 +129,16 @@ const ledgerPatience = 2 * time.Minute
 
 func newLedgerInitCommand(c *cli) *cobra.Command {
 	var f voterFlags
+	var operators []string
 	cmd := &cobra.Command{
-		Use: "init FLEET.YAML --reason WHY", Short: "Begin the fleet's ledger: once, on one of its voters", Args: cobra.ExactArgs(1),
+		Use: "init FLEET.YAML --operator FILE --reason WHY", Short: "Begin the fleet's ledger: once, on one of its voters", Args: cobra.ExactArgs(1),
 		Long: `Begins the ledger with the voters of ledger.peers in node.yaml, on one of them,
 once. All must run and hold nothing; the set must be 3, 5 or 7 voters, no two in
-one failure domain. The table in FLEET.YAML becomes the first policy.`,
+one failure domain. The table in FLEET.YAML becomes the first policy.
+
+From then on orders and tables count by an operator's signature only. The first
+operator is given here, an admin, by the public half of a key that steadycast pki
+operator makes; later ones are let in by admins.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := f.load(cmd.Flags(), true)
 			if err != nil {
@@ -142,9 +148,20 @@ one failure domain. The table in FLEET.YAML becomes the first policy.`,
 			if ps.Err() != nil {
 				return &exitError{exitUsage, ps}
 			}
+			if len(operators) == 0 {
+				return usageError(errors.New("--operator is missing: nobody could give orders. Next: steadycast pki operator NAME --role admin > NAME.pub, then the same with --operator NAME.pub"))
+			}
+			var first []steadycast.Operator
+			for _, path := range operators {
+				o, err := readOperator(path)
+				if err != nil {
+					return err
+				}
+				first = append(first, o)
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), ledgerPatience)
 			defer cancel()
-			if err := voter.NewAdmin(cfg.Node.LedgerSocket).Init(ctx, fleet.Table(), actor(), f.reason); err != nil {
+			if err := voter.NewAdmin(cfg.Node.LedgerSocket).Init(ctx, fleet.Table(), first, actor(), f.reason); err != nil {
 				return voterError(err)
 			}
 			fmt.Fprintf(c.out, "the ledger of fleet %s has begun, with %d voters. Next: steadycast ledger members -c %s\n", cfg.Node.Fleet, len(cfg.Node.Ledger.Peers), f.file)
@@ -152,6 +169,7 @@ one failure domain. The table in FLEET.YAML becomes the first policy.`,
 		},
 	}
 	f.register(cmd.Flags(), true)
+	cmd.Flags().StringArrayVar(&operators, "operator", nil, "file with the public half of an admin's key (required); may be repeated")
 	return cmd
 }
 

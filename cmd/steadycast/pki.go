@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/internal/pki"
 )
 
@@ -238,7 +239,7 @@ func newPKIOperator(c *cli) *cobra.Command {
 		Use: "operator NAME --role ROLE", Short: "Make a key that an operator signs orders with", Args: cobra.ExactArgs(1),
 		Long: "Make an Ed25519 key. Its private half is written to a file that only you may\nread; its public half is printed, to be trusted by the ledger: the first with\n`steadycast ledger init`, later ones by an admin's order.",
 		RunE: func(_ *cobra.Command, args []string) error {
-			var role pki.Role
+			var role steadycast.Role
 			if err := role.UnmarshalText([]byte(word)); err != nil {
 				return usageError(fmt.Errorf("--role: %w", err))
 			}

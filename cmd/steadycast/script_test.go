@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -232,6 +233,15 @@ func (d *daemon) Do(_ context.Context, _ api.Caller, kind decide.Kind, sc decide
 	back := kind == decide.KindOrderClear || kind == decide.KindResume
 	d.act(&reply, sc.Site, func(*api.Unit) bool { return back }, true)
 	return reply, nil
+}
+
+// Its ledger is a node's own: it knows no operators.
+func (d *daemon) Carry(context.Context, api.Caller, decide.Signed) (decide.Reply, error) {
+	return decide.Reply{}, errors.New("nothing is signed here")
+}
+
+func (d *daemon) Rehearse(context.Context, decide.Wish) (decide.Reply, error) {
+	return decide.Reply{}, errors.New("nothing is signed here")
 }
 
 func (d *daemon) Reload(_ context.Context, _ api.Caller, dry bool) (api.Reload, error) {

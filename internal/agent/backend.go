@@ -71,6 +71,22 @@ func (b *Backend) Do(ctx context.Context, who api.Caller, kind decide.Kind, scop
 	return b.Ledger.Do(ctx, kind, scope, who.String(), reason)
 }
 
+// Carry brings what a person signed to the ledger.
+func (b *Backend) Carry(ctx context.Context, _ api.Caller, signed decide.Signed) (decide.Reply, error) {
+	for _, a := range b.Agents {
+		a.beatNow()
+	}
+	return b.Ledger.Carry(ctx, signed)
+}
+
+// Rehearse asks what would come of a wish.
+func (b *Backend) Rehearse(ctx context.Context, wish decide.Wish) (decide.Reply, error) {
+	for _, a := range b.Agents {
+		a.beatNow()
+	}
+	return b.Ledger.Rehearse(ctx, wish)
+}
+
 // Reload reads the configuration again.
 func (b *Backend) Reload(ctx context.Context, who api.Caller, dryRun bool) (api.Reload, error) {
 	if b.Reloads == nil {

@@ -20,6 +20,11 @@ type Backend interface {
 	Order(ctx context.Context, who Caller, o steadycast.Order, dryRun bool) (decide.Reply, error)
 	// Do enters one of order_clear, freeze, thaw, unlock, resume for a scope.
 	Do(ctx context.Context, who Caller, kind decide.Kind, scope decide.Scope, reason string, dryRun bool) (decide.Reply, error)
+	// Carry brings what a person signed to the ledger, as it is. The caller is
+	// only who brought it.
+	Carry(ctx context.Context, who Caller, signed decide.Signed) (decide.Reply, error)
+	// Rehearse asks what would come of a wish, and changes nothing.
+	Rehearse(ctx context.Context, wish decide.Wish) (decide.Reply, error)
 	// Reload reads the configuration again; a bad one changes nothing and is in
 	// the result as problems.
 	Reload(ctx context.Context, who Caller, dryRun bool) (Reload, error)

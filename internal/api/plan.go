@@ -23,14 +23,20 @@ func (s *Snapshot) outcome(reply decide.Reply, dryRun bool, command string, foll
 	if g != nil {
 		next := ""
 		switch {
+		case g.Guard == decide.AuthorityGuard:
+			next = g.Override
 		case g.RetryAfter > 0:
 			next = "wait " + Span(g.RetryAfter) + " and try again"
 		case g.Override != "":
 			next = command + " --force"
 		}
+		override := g.Override
+		if g.Guard == decide.AuthorityGuard { // no --force gets past it
+			override = ""
+		}
 		return nil, &Error{
 			Code: CodeRefused, Message: "refused by " + g.Guard + ": " + g.Text,
-			Guard: g.Guard, Override: g.Override, Next: next, Reply: &reply,
+			Guard: g.Guard, Override: override, Next: next, Reply: &reply,
 		}
 	}
 	for _, r := range reply.Rulings {

@@ -78,15 +78,20 @@ type Changed struct {
 }
 
 // decode reads one strict JSON object: unknown fields, a second value and more
-// than 64 KiB are refused.
+// than 64 KiB are refused; only what may hold a table is larger.
 func decode(w http.ResponseWriter, r *http.Request, into any) error {
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	most := int64(maxBody)
+	switch into.(type) {
+	case *decide.Signed, *decide.Wish:
+		most = decide.MaxEntry
+	}
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		var big *http.MaxBytesError
 		switch {
 		case errors.As(err, &big):
-			return usage("the request is over %d bytes", maxBody)
+			return usage("the request is over %d bytes", most)
 		case errors.Is(err, io.EOF):
 			return usage("the request has no body; send a JSON object")
 		}

@@ -63,6 +63,14 @@ func (b *backend) Do(ctx context.Context, who Caller, kind decide.Kind, sc decid
 	b.call(ctx, who, "%s %q %s dry=%v: %s", kind, sc.Site, sc.Prefix, dry, reason)
 	return b.reply, b.err
 }
+func (b *backend) Carry(ctx context.Context, who Caller, signed decide.Signed) (decide.Reply, error) {
+	b.call(ctx, who, "carry %s", signed.Text)
+	return b.reply, b.err
+}
+func (b *backend) Rehearse(ctx context.Context, w decide.Wish) (decide.Reply, error) {
+	b.call(ctx, Caller{}, "try %s by %s", w.Kind, w.By)
+	return b.reply, b.err
+}
 func (b *backend) Reload(ctx context.Context, who Caller, dry bool) (Reload, error) {
 	b.call(ctx, who, "reload dry=%v", dry)
 	return Reload{DryRun: dry}, b.err

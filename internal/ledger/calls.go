@@ -36,6 +36,8 @@ type op struct {
 	// entry makes the entry of any other call, at the desk; try only tries it.
 	entry func(l *leader, now time.Duration) decide.Entry
 	try   bool
+	// carried: the entry holds what a person signed.
+	carried bool
 	// needless, when set, says that the entry would change nothing.
 	needless func(*decide.View) bool
 	done     chan result
@@ -112,11 +114,37 @@ func (c *calls) Try(ctx context.Context, order steadycast.Order) (decide.Reply, 
 	return r.reply, r.err
 }
 
+// Carry brings a person's signed wish to the log.
+func (c *calls) Carry(ctx context.Context, signed decide.Signed) (decide.Reply, error) {
+	wish, err := signed.Wish()
+	if err != nil {
+		return decide.Reply{}, Invalid(err.Error())
+	}
+	r := c.call(ctx, op{carried: true, entry: func(l *leader, now time.Duration) decide.Entry {
+		e := l.entry(now, wish.Kind)
+		e.Actor, e.Signed = "", &signed
+		l.look(now, &e)
+		return e
+	}})
+	return r.reply, r.err
+}
+
+// Rehearse says what would come of a wish.
+func (c *calls) Rehearse(ctx context.Context, wish decide.Wish) (decide.Reply, error) {
+	r := c.call(ctx, op{try: true, entry: func(l *leader, now time.Duration) decide.Entry {
+		e := l.entry(now, wish.Kind)
+		wish.Into(&e)
+		l.look(now, &e)
+		return e
+	}})
+	return r.reply, r.err
+}
+
 func orderEntry(order steadycast.Order) func(*leader, time.Duration) decide.Entry {
 	return func(l *leader, now time.Duration) decide.Entry {
 		e := l.entry(now, decide.KindOrder)
 		e.Actor, e.Reason, e.Order = order.Actor, order.Reason, &order
-		e.Decide = &decide.Decide{Seen: l.seen(now)}
+		l.look(now, &e)
 		return e
 	}
 }
@@ -155,7 +183,7 @@ func (c *calls) SetTable(ctx context.Context, table decide.Table, actor, reason 
 			t.Revision = l.view.Table.Revision + 1
 		}
 		e.Table, e.Actor, e.Reason = &t, actor, reason
-		e.Decide = &decide.Decide{Seen: l.seen(now)}
+		l.look(now, &e)
 		return e
 	}})
 	return r.reply, r.err

@@ -251,6 +251,17 @@ func (c *Client) SetTable(ctx context.Context, table decide.Table, actor, reason
 	return c.person(ctx, again, pathTable, tableCall{table, actor, reason})
 }
 
+// Carry brings a person's signed wish to the log. It counts once, however often
+// it comes, so it may be sent again.
+func (c *Client) Carry(ctx context.Context, signed decide.Signed) (decide.Reply, error) {
+	return c.person(ctx, again, pathCarry, signed)
+}
+
+// Rehearse says what would come of a wish.
+func (c *Client) Rehearse(ctx context.Context, wish decide.Wish) (decide.Reply, error) {
+	return c.person(ctx, again, pathTry, wish)
+}
+
 // person carries a person's call, and waits a moment until View shows what came
 // of it.
 func (c *Client) person(ctx context.Context, how resend, path string, in any) (r decide.Reply, err error) {

@@ -169,10 +169,18 @@ func (d *desk) serveEntry(o op) result {
 		return result{reply: decide.Reply{Fence: d.lead.view.Fence, LT: d.lead.view.LT}, err: d.certain()}
 	}
 	e := o.entry(d.lead, d.now())
-	r, err := d.lead.fleet.Try(e)
-	if err == nil && (o.try || r.Refused != nil || r.Invalid != "") {
+	try := d.lead.fleet.Try
+	if o.try {
+		try = d.lead.fleet.Rehearse
+	}
+	r, err := try(e)
+	// What a guard refuses of a signed wish is written all the same: so it is
+	// spent, and on record.
+	spent := o.carried && r.Refused != nil && r.Refused.Guard != decide.AuthorityGuard
+	if err == nil && !spent && (o.try || r.Refused != nil || r.Before != nil || r.Invalid != "") {
+		r.Fence, r.LT = d.lead.view.Fence, d.lead.view.LT // where it was judged: there is no entry
 		err = d.certain()
-		if err == nil && !o.try && r.Refused == nil {
+		if err == nil && !o.try && r.Invalid != "" {
 			err = Invalid(r.Invalid)
 		}
 		return result{reply: r, err: err}

@@ -138,6 +138,13 @@ func healthy(v *decide.View, u steadycast.Unit) bool {
 	return !any
 }
 
+// look adds what is seen to an entry whose guards count it.
+func (l *leader) look(now time.Duration, e *decide.Entry) {
+	if e.Kind.Looks() {
+		e.Decide = &decide.Decide{Seen: l.seen(now)}
+	}
+}
+
 // duties are the entries to propose now, by what beats and time say. After each
 // one that is applied they must be asked for again.
 func (l *leader) duties(now time.Duration) (decide.Entry, bool) {

@@ -50,6 +50,16 @@ type Ledger interface {
 	// 0 means the next. A table that says what is in force already changes nothing.
 	SetTable(ctx context.Context, table decide.Table, actor, reason string) (decide.Reply, error)
 
+	// Carry brings a person's signed wish to the log, as it is. It may be brought
+	// again: the second time Reply.Before says where it was entered. What a guard
+	// refuses is entered too, so that its signature is spent; but nobody's
+	// signature is not.
+	Carry(ctx context.Context, signed decide.Signed) (decide.Reply, error)
+
+	// Rehearse says what would come of a wish if an operator who may signed it,
+	// and changes nothing. The wish has no signature: one that had could be carried.
+	Rehearse(ctx context.Context, wish decide.Wish) (decide.Reply, error)
+
 	// View returns the newest committed state: an immutable copy that costs one
 	// atomic load. Its slices are shared by all readers; change nothing.
 	View() decide.View

@@ -25,6 +25,9 @@ const shortenEvery = 1024
 type Options struct {
 	// Fleet and Node say whose ledger it is; a journal of another is refused.
 	Fleet, Node string
+	// Operators let orders in by signature only, from the first entry on; default
+	// none, and then whoever may write to the node's socket gives them.
+	Operators []steadycast.Operator
 	// Log gets what people must know of the journal; default slog.Default().
 	Log *slog.Logger
 }
@@ -118,6 +121,9 @@ func (l *Local) begin(genesis decide.Table) error {
 	t := genesis.WithDefaults()
 	t.Revision = max(t.Revision, 1)
 	e.Table, e.Reason = &t, "the first policy of this ledger"
+	if len(l.opts.Operators) > 0 {
+		e.Charter = &decide.Charter{Fleet: l.opts.Fleet, Operators: l.opts.Operators}
+	}
 	r, err := l.commit(e)
 	if err == nil && r.Invalid != "" {
 		err = Invalid(r.Invalid)

@@ -29,13 +29,14 @@ type report struct {
 // viewDelta is what changed from one view to the next: lists that people make
 // are whole, of long ones only the changed elements stand here.
 type viewDelta struct {
-	Fence    steadycast.Fence         `json:"fence"`
-	LT       decide.Time              `json:"lt"`
-	Units    []decide.UnitView        `json:"units,omitempty"`
-	Verdicts []steadycast.Verdict     `json:"verdicts,omitempty"`
-	Prefixes []decide.PrefixView      `json:"prefixes,omitempty"`
-	Orders   *[]decide.StandingOrder  `json:"orders,omitempty"`
-	Freezes  *[]decide.StandingFreeze `json:"freezes,omitempty"`
+	Fence     steadycast.Fence         `json:"fence"`
+	LT        decide.Time              `json:"lt"`
+	Units     []decide.UnitView        `json:"units,omitempty"`
+	Verdicts  []steadycast.Verdict     `json:"verdicts,omitempty"`
+	Prefixes  []decide.PrefixView      `json:"prefixes,omitempty"`
+	Orders    *[]decide.StandingOrder  `json:"orders,omitempty"`
+	Freezes   *[]decide.StandingFreeze `json:"freezes,omitempty"`
+	Operators *[]decide.OperatorView   `json:"operators,omitempty"`
 }
 
 // difference is what makes was into is. ok is false when a new table makes that
@@ -81,6 +82,9 @@ func difference(was, is *decide.View) (d viewDelta, ok bool) {
 	if !same(was.Freezes, is.Freezes) {
 		d.Freezes = whole(is.Freezes)
 	}
+	if !slices.Equal(was.Operators, is.Operators) {
+		d.Operators = whole(is.Operators)
+	}
 	return d, true
 }
 
@@ -121,6 +125,9 @@ func (d *viewDelta) follow(was *decide.View) (decide.View, error) {
 	}
 	if d.Freezes != nil {
 		is.Freezes = *d.Freezes
+	}
+	if d.Operators != nil {
+		is.Operators = *d.Operators
 	}
 	return is, nil
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
 )
 
@@ -93,13 +95,19 @@ func (v *Voter) empty(ctx context.Context, p Peer) error {
 }
 
 // Init begins the fleet's ledger, once: with the voters of node.yaml, none of
-// whom may hold anything yet, and table as its first policy.
-func (v *Voter) Init(ctx context.Context, table decide.Table, actor, reason string) error {
+// whom may hold anything yet, and table as its first policy. With operators it
+// takes orders by their signature only; the first of them must be an admin.
+func (v *Voter) Init(ctx context.Context, table decide.Table, actor, reason string, operators ...steadycast.Operator) error {
 	v.changing.Lock()
 	defer v.changing.Unlock()
 	table = table.WithDefaults()
-	if ps := table.Problems(); len(ps) > 0 {
-		return Invalid(fmt.Sprintf("table: %s", ps[0]))
+	if table.Revision == 0 {
+		table.Revision = 1
+	}
+	charter := decide.Charter{Fleet: v.opts.Fleet, Operators: operators}
+	first := decide.Entry{Kind: decide.KindGenesis, Schema: decide.Schema, Rules: decide.RulesLevel, Epoch: 1, Table: &table, Charter: &charter}
+	if r, err := decide.NewFleet().Try(first); err != nil || r.Invalid != "" { // before anything is set up for it
+		return cmp.Or(err, error(Invalid(r.Invalid)))
 	}
 	if s := v.State(); s.Empty {
 		if err := unsafe(v.opts.Peers); err != nil {
@@ -120,19 +128,17 @@ func (v *Voter) Init(ctx context.Context, table decide.Table, actor, reason stri
 	} else if s.Fence.Epoch > 0 {
 		return fmt.Errorf("%s holds a ledger already, at %s: it has begun and is not begun again", s.Node, s.Fence)
 	}
-	return v.genesis(ctx, table, actor, reason)
+	return v.genesis(ctx, table, charter, actor, reason)
 }
 
 // genesis writes the first entry, as soon as this voter leads. When another was
 // elected in between, that one is asked to hand over.
-func (v *Voter) genesis(ctx context.Context, table decide.Table, actor, reason string) error {
-	if table.Revision == 0 {
-		table.Revision = 1
-	}
+func (v *Voter) genesis(ctx context.Context, table decide.Table, charter decide.Charter, actor, reason string) error {
 	for {
 		r := v.call(ctx, op{entry: func(l *leader, now time.Duration) decide.Entry {
 			e := l.entry(now, decide.KindGenesis)
 			e.Actor, e.Reason, e.Table = actor, reason, &table
+			e.Charter = &charter
 			return e
 		}})
 		not, wait := errors.AsType[*NotLeader](r.err)

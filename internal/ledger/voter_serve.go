@@ -75,6 +75,8 @@ func (v *Voter) newServer() *http.Server {
 	serve(v, mux, pathTable, func(ctx context.Context, _ Identity, c tableCall) (any, error) {
 		return v.SetTable(ctx, c.Table, c.Actor, c.Reason)
 	})
+	serve(v, mux, pathCarry, func(ctx context.Context, _ Identity, s decide.Signed) (any, error) { return v.Carry(ctx, s) })
+	serve(v, mux, pathTry, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Rehearse(ctx, w) })
 	serve(v, mux, pathBeat, func(_ context.Context, who Identity, c beatCall) (any, error) {
 		if err := own(who, c.Beat.Site); err != nil {
 			return nil, err

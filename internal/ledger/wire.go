@@ -13,6 +13,8 @@ const (
 	pathOrder  = "/v1/order"  // orderCall → decide.Reply
 	pathDo     = "/v1/do"     // doCall → decide.Reply
 	pathTable  = "/v1/table"  // tableCall → decide.Reply
+	pathCarry  = "/v1/carry"  // decide.Signed → decide.Reply
+	pathTry    = "/v1/try"    // decide.Wish → decide.Reply
 	pathBeat   = "/v1/beat"   // beatCall → beatReply
 	pathState  = "/v1/state"  // {} → State
 	pathWatch  = "/v1/watch"  // steadycast.Fence → reports, one a line, without end

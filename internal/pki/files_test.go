@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/internal/role"
 )
 
@@ -19,7 +20,7 @@ var nodeFiles = []string{caCertFile, certFile, keyFile, observeFile, revokedFile
 func TestFilesAreWhatTheySay(t *testing.T) {
 	f := newFleet(t, "prod")
 	dir := f.issue("fra", "fra-1", DefaultLife)
-	if _, err := NewPen(filepath.Join(f.root, "maria.key"), "maria", Admin); err != nil {
+	if _, err := NewPen(filepath.Join(f.root, "maria.key"), "maria", steadycast.Admin); err != nil {
 		t.Fatal(err)
 	}
 	private := 0
@@ -63,7 +64,7 @@ func TestNothingIsWrittenOver(t *testing.T) {
 	for name, err := range map[string]error{
 		"init":     second(Init(filepath.Join(f.root, "ca"), "prod", time.Now())),
 		"issue":    second(f.Issue(Identity{Site: "fra", Node: "fra-1"}, dir, DefaultLife, time.Now())),
-		"operator": second(NewPen(filepath.Join(dir, keyFile), "maria", Admin)),
+		"operator": second(NewPen(filepath.Join(dir, keyFile), "maria", steadycast.Admin)),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "exists; it is not written over") {
 			t.Errorf("%s: %v", name, err)
@@ -77,7 +78,7 @@ func TestNothingIsWrittenOver(t *testing.T) {
 	if err := os.Chmod(path+".tmp", 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewPen(path, "maria", Viewer); err != nil {
+	if _, err := NewPen(path, "maria", steadycast.Viewer); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != privateMode {

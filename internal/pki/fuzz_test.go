@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/steadycast/steadycast"
 )
 
 // No bytes that a stranger sends as a certificate panic, and none but the true
@@ -36,11 +38,11 @@ func FuzzRelayed(f *testing.F) {
 }
 
 // A line that is read as an operator's is written as the same operator's.
-func FuzzPerson(f *testing.F) {
+func FuzzOperator(f *testing.F) {
 	f.Add("steadycast-operator maria admin AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
 	f.Add("steadycast-operator maria")
 	f.Fuzz(func(t *testing.T, line string) {
-		var p, q Person
+		var p, q steadycast.Operator
 		if p.UnmarshalText([]byte(line)) != nil {
 			return
 		}

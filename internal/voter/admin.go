@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/ledger"
 	"github.com/steadycast/steadycast/internal/role"
@@ -26,9 +27,10 @@ const maxBody = decide.MaxEntry
 // The bodies of calls over the socket.
 type (
 	initCall struct {
-		Table  decide.Table `json:"table"`
-		Actor  string       `json:"actor"`
-		Reason string       `json:"reason"`
+		Table     decide.Table          `json:"table"`
+		Operators []steadycast.Operator `json:"operators"`
+		Actor     string                `json:"actor"`
+		Reason    string                `json:"reason"`
 	}
 	changeCall struct {
 		In     []string `json:"in,omitempty"`
@@ -43,7 +45,10 @@ func serveAdmin(ctx context.Context, l net.Listener, v *ledger.Voter, log *slog.
 	mux := http.NewServeMux()
 	handle(mux, "/v1/init", func(ctx context.Context, who string, c initCall) (any, error) {
 		log.Info("asked to begin the ledger", "by", c.Actor, "user", who, "reason", c.Reason)
-		return struct{}{}, v.Init(ctx, c.Table, c.Actor, c.Reason)
+		if len(c.Operators) == 0 {
+			return nil, errors.New("no operator is given: nobody could give orders to this ledger")
+		}
+		return struct{}{}, v.Init(ctx, c.Table, c.Actor, c.Reason, c.Operators...)
 	})
 	handle(mux, "/v1/change", func(ctx context.Context, who string, c changeCall) (any, error) {
 		log.Info("asked to change the set of voters", "in", c.In, "out", c.Out, "by", c.Actor, "user", who, "reason", c.Reason)
@@ -120,9 +125,9 @@ func NewAdmin(socket string) *Admin {
 	}}}}
 }
 
-// Init begins the ledger.
-func (a *Admin) Init(ctx context.Context, table decide.Table, actor, reason string) error {
-	return a.call(ctx, "/v1/init", initCall{table, actor, reason}, nil)
+// Init begins the ledger; one of the operators at least is an admin.
+func (a *Admin) Init(ctx context.Context, table decide.Table, operators []steadycast.Operator, actor, reason string) error {
+	return a.call(ctx, "/v1/init", initCall{table, operators, actor, reason}, nil)
 }
 
 // Change takes voters in and out.

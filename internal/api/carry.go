@@ -1,0 +1,121 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+
+	"github.com/steadycast/steadycast/decide"
+)
+
+// What people sign goes through here as it is: the daemon reads it to say what
+// follows, and to refuse early what makes no sense; whether it counts is the
+// ledger's to say.
+
+func (s *Server) getAuthority(r *http.Request) (any, error) {
+	if _, err := query(r); err != nil {
+		return nil, err
+	}
+	v := s.backend.Snapshot().View
+	a := v.Authority()
+	a.Operators = listed(a.Operators)
+	return a, nil
+}
+
+func (s *Server) postCarry(ctx context.Context, who Caller, q *decide.Signed) (any, error) {
+	w, err := q.Wish()
+	if err != nil {
+		return nil, usage("%v", err)
+	}
+	snap := s.snapshot()
+	follows, err := snap.judge(&w)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := s.backend.Carry(ctx, who, *q)
+	if err != nil {
+		return nil, err
+	}
+	if reply.Before != nil {
+		reply.Fence = *reply.Before
+	}
+	return snap.outcome(reply, false, commandOfWish(&w), follows)
+}
+
+func (s *Server) postTry(ctx context.Context, who Caller, w *decide.Wish) (any, error) {
+	if w.By == "" {
+		w.By = who.String()
+	}
+	snap := s.snapshot()
+	follows, err := snap.judge(w)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := s.backend.Rehearse(ctx, *w)
+	if err != nil {
+		return nil, err
+	}
+	return snap.outcome(reply, true, commandOfWish(w), follows)
+}
+
+// judge refuses a wish that makes no sense, and says what follows from one that does.
+func (s *Snapshot) judge(w *decide.Wish) ([]string, error) {
+	if err := checkReason(w.Reason); err != nil {
+		return nil, err
+	}
+	switch {
+	case w.Kind == decide.KindOrder && w.Order != nil:
+		q := OrderRequest{Kind: w.Order.Kind, Site: w.Order.Site, Prefixes: w.Order.Prefixes, Reason: w.Reason, Force: w.Order.Force}
+		if w.Order.For != 0 {
+			q.For = w.Order.For.String()
+		}
+		o, err := q.order(s, Caller{Name: w.By})
+		if err != nil {
+			return nil, err
+		}
+		return s.followsOrder(&o), nil
+	case w.Scope != nil:
+		if err := s.checkScope(w.Scope.Site, w.Scope.Prefix); err != nil {
+			return nil, err
+		}
+		return s.followsScope(w.Kind, *w.Scope), nil
+	case w.Kind == decide.KindOperator && w.Operator != nil:
+		o := w.Operator
+		for _, x := range s.View.Operators {
+			switch {
+			case x.Operator.Name != o.Name:
+			case x.Operator == *o:
+				return []string{o.Name + " is " + o.Role.String() + " already: nothing changes"}, nil
+			case x.Operator.Key == o.Key:
+				return []string{fmt.Sprintf("%s becomes %s; was %s", o.Name, o.Role, x.Operator.Role)}, nil
+			default:
+				return []string{fmt.Sprintf("%s becomes %s with another key; the old one is good for nothing any more", o.Name, o.Role)}, nil
+			}
+		}
+		return []string{o.Name + " becomes " + o.Role.String()}, nil
+	case w.Kind == decide.KindDismiss:
+		return []string{"nothing that " + w.Name + " signs is taken any more; what was entered stands"}, nil
+	}
+	return nil, nil
+}
+
+// verbs are the commands that make a wish of each kind.
+var verbs = map[decide.Kind]string{
+	decide.KindOrderClear: "undrain", decide.KindOperator: "operator add", decide.KindDismiss: "operator dismiss",
+}
+
+// commandOfWish is a wish as a person would type it, without --force.
+func commandOfWish(w *decide.Wish) string {
+	switch {
+	case w.Order != nil:
+		return commandOf(w.Order.Kind.String(), w.Order.Site, w.Order.Prefixes, w.Reason)
+	case w.Scope != nil:
+		verb := string(w.Kind)
+		if v, ok := verbs[w.Kind]; ok {
+			verb = v
+		}
+		return commandOf(verb, w.Scope.Site, []netip.Prefix{w.Scope.Prefix}, w.Reason)
+	}
+	return commandOf(verbs[w.Kind], w.Name, nil, w.Reason)
+}

@@ -134,6 +134,16 @@ type Observation struct {
 	// out right, so it cannot trust what it sees. It is absent then, whatever the
 	// result is. Empty means that it is a voice.
 	Ineligible string `json:"ineligible,omitempty"`
+	// Signed is the report in which the vantage said so, for whoever must believe
+	// it without having heard it. It goes along in requests and is never logged.
+	Signed *Signed `json:"signed,omitempty"`
+}
+
+// Signed is a vantage's own word: a report as it signed it, and the certificate
+// in DER that verifies it. Neither may be changed.
+type Signed struct {
+	Report []byte `json:"report"`
+	Cert   []byte `json:"cert"`
 }
 
 // Local reports whether the site looked at itself.

@@ -20,7 +20,7 @@ func (a *applying) decide(d Decide) string {
 		return fmt.Sprintf("%d requests in one entry; at most %d", len(d.Requests), maxBatch)
 	}
 	a.tighten()
-	requests := canonical(d)
+	requests := a.canonical(d)
 	// All who ask are in trouble, before the first is answered: otherwise the
 	// breaker would let the first few of a common fault leave.
 	for _, r := range requests {
@@ -39,7 +39,7 @@ func (a *applying) decide(d Decide) string {
 // who is granted first: certain failures, then by how clear the evidence is,
 // then the site with less load, then by name. One site's requests stay in the
 // order it made them.
-func canonical(d Decide) []steadycast.Request {
+func (a *applying) canonical(d Decide) []steadycast.Request {
 	type keyed struct {
 		r   steadycast.Request
 		key [4]int64
@@ -52,8 +52,7 @@ func canonical(d Decide) []steadycast.Request {
 			raw = nil // cannot be written, so it cannot have come from a log
 		}
 		load, _ := d.load(r.Site)
-		_, _, margin := voices(r)
-		ks[i] = keyed{r, [4]int64{int64(r.Action), -int64(r.Class), -int64(margin), load.Load}, raw}
+		ks[i] = keyed{r, [4]int64{int64(r.Action), -int64(r.Class), -int64(margin(a.ballots(r))), load.Load}, raw}
 	}
 	byKey := func(x, y keyed) int { return slices.Compare(x.key[:], y.key[:]) }
 	slices.SortFunc(ks, func(x, y keyed) int {
@@ -102,8 +101,9 @@ func (a *applying) request(r steadycast.Request) Answer {
 	}
 	prefixes := slices.Clone(r.Prefixes)
 	slices.SortFunc(prefixes, comparePrefix)
+	ballots := a.ballots(r)
 	for _, p := range slices.Compact(prefixes) {
-		q := asking{applying: a, r: r, u: a.unit(r.Site, p), action: r.Action, sight: a.sees(p)}
+		q := asking{applying: a, r: r, u: a.unit(r.Site, p), action: r.Action, sight: a.sees(p), ballots: ballots}
 		ruling := Ruling{Unit: q.u.Unit, Guards: q.all()}
 		ruling.Permit = q.rule(&ruling)
 		ans.Rulings = append(ans.Rulings, ruling)

@@ -24,6 +24,9 @@ import (
 // At most one of them is above zero, and when neither is, nothing moves. Both
 // depend only on the runs, so it does not matter in which order voices speak.
 //
+// A vantage that says it is ineligible, because its controls failed, is absent:
+// no voice, and no part of n. So is one whose newest observation is too old.
+//
 // Too few fresh voices is Held: every run starts again from zero when there are
 // enough, and nothing else changes. Absence is never failure.
 
@@ -60,9 +63,12 @@ type vantage struct {
 	fresh       bool // its newest observation is young enough
 	from        Now  // from which the newest one's age counts
 	last        steadycast.Observation
-	raw         run // since it was last silent
+	raw         run // since it was last silent, or ineligible
 	vote        run // the same, begun again after Held
 }
+
+// speaks: what it said last is young enough, and its controls came out right.
+func (v *vantage) speaks() bool { return v.fresh && v.last.Ineligible == "" }
 
 // jury is all vantages of one service of this site.
 type jury struct {
@@ -76,10 +82,14 @@ type jury struct {
 	assigned int
 }
 
+// FreshFor is the greatest age of an observation that counts, where a round of
+// probes begins every interval.
+func FreshFor(interval Now) Now { return 3*interval + time.Second }
+
 // newJury assembles the vantages of one service at site, keeping what was
 // already heard from those in old.
 func newJury(t Table, site string, solo bool, interval Now, old jury) jury {
-	j := jury{solo: solo, window: 3*interval + time.Second}
+	j := jury{solo: solo, window: FreshFor(interval)}
 	names := []string{site}
 	if !solo {
 		names = append(names, t.Vantages(site)...)
@@ -143,6 +153,10 @@ func (j *jury) hear(now Now, o steadycast.Observation, from Now) bool {
 	}
 	o.Result = sane(o.Result)
 	v.heard, v.fresh, v.from, v.last = true, true, from, o
+	if o.Ineligible != "" {
+		v.raw, v.vote = run{}, run{}
+		return true
+	}
 	v.raw.step(now, o.Result)
 	v.vote.step(now, o.Result)
 	return true
@@ -238,7 +252,7 @@ func (j *jury) count() tally {
 	t.least = 1
 	own := j.self()
 	if j.solo {
-		t.enough = own.fresh && own.last.Result.Outcome != steadycast.Unknown
+		t.enough = own.speaks() && own.last.Result.Outcome != steadycast.Unknown
 	} else {
 		t.least = max(3, (6*j.assigned+9)/10)
 		t.enough = t.voices >= t.least || j.pair(t)
@@ -260,7 +274,7 @@ func (j *jury) count() tally {
 // other site can cause a withdrawal alone.
 func (j *jury) pair(t tally) bool {
 	own := j.self()
-	if !j.ownVotes || t.voices != 2 || !own.fresh {
+	if !j.ownVotes || t.voices != 2 || !own.speaks() {
 		return false
 	}
 	return t.failing == 2 && own.last.Result.Class == steadycast.Hard || t.passing == 2
@@ -271,7 +285,7 @@ func (j *jury) speak(i, end int) (v voice, fresh bool) {
 	known := false
 	for ; i < end; i++ {
 		m := &j.all[i]
-		if !m.fresh || i == j.own && !j.ownVotes {
+		if !m.speaks() || i == j.own && !j.ownVotes {
 			continue
 		}
 		fresh = true
@@ -305,7 +319,7 @@ func kth(xs []int, k int) int {
 func (j *jury) evidence() []steadycast.Observation {
 	var os []steadycast.Observation
 	for i, v := range j.all {
-		counted := v.fresh && (i != j.own || j.ownVotes)
+		counted := v.speaks() && (i != j.own || j.ownVotes)
 		if !counted || v.last.Result.Outcome == steadycast.Unknown && j.knows(v.group) {
 			continue
 		}
@@ -320,7 +334,7 @@ func (j *jury) evidence() []steadycast.Observation {
 // knows reports whether a counted member of the group says up or down.
 func (j *jury) knows(group string) bool {
 	for i, v := range j.all {
-		if v.group == group && v.fresh && (i != j.own || j.ownVotes) && v.last.Result.Outcome != steadycast.Unknown {
+		if v.group == group && v.speaks() && (i != j.own || j.ownVotes) && v.last.Result.Outcome != steadycast.Unknown {
 			return true
 		}
 	}

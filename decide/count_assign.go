@@ -39,10 +39,20 @@ func (t Table) Vantages(subject string) []string {
 
 // rendezvous picks the assigned vantages of subject among others.
 func rendezvous(others []Place, subject string) []Place {
-	slices.SortFunc(others, func(a, b Place) int {
-		x, y := score(subject, a.Name), score(subject, b.Name)
-		return cmp.Or(cmp.Compare(y, x), cmp.Compare(a.Name, b.Name))
+	type scored struct {
+		score uint64
+		place Place
+	}
+	ranked := make([]scored, len(others))
+	for i, p := range others {
+		ranked[i] = scored{score(subject, p.Name), p}
+	}
+	slices.SortFunc(ranked, func(a, b scored) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.place.Name, b.place.Name))
 	})
+	for i, r := range ranked {
+		others[i] = r.place
+	}
 	var picked, rest []Place
 	var regions, upstreams, groups []string
 	for _, p := range others {

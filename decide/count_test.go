@@ -73,9 +73,12 @@ func (n *naive) run(v string, k, cut int) (length int, began Now, newest steadyc
 		return 0, 0, newest, 0, false
 	}
 	last := n.history[is[len(is)-1]]
+	if last.o.Ineligible != "" {
+		return 0, 0, newest, 0, false
+	}
 	for j := len(is) - 1; j >= 0 && is[j] >= cut; j-- {
 		h := n.history[is[j]]
-		if h.o.Result.Outcome != last.o.Result.Outcome || j < len(is)-1 && n.history[is[j+1]].at-h.from > n.window {
+		if h.o.Ineligible != "" || h.o.Result.Outcome != last.o.Result.Outcome || j < len(is)-1 && n.history[is[j+1]].at-h.from > n.window {
 			break
 		}
 		length, began = length+1, h.at
@@ -235,6 +238,9 @@ func TestCountLikeNaive(t *testing.T) {
 			if rapid.IntRange(0, 9).Draw(t, "late") == 0 {
 				h.o.Seq -= 5
 			}
+			if rapid.IntRange(0, 9).Draw(t, "controls") == 0 {
+				h.o.Ineligible = "its negative control passes"
+			}
 			n.history = append(n.history, h)
 			s.Step(now, Observed{Observation: h.o, From: h.from})
 			if rapid.IntRange(0, 3).Draw(t, "chorus") == 0 { // everybody but one
@@ -242,6 +248,7 @@ func TestCountLikeNaive(t *testing.T) {
 					if p.Name != h.o.Vantage {
 						seq++
 						c := heard{at: now, from: now, o: h.o}
+						c.o.Ineligible = ""
 						c.o.Vantage, c.o.Seq = p.Name, seq
 						n.history = append(n.history, c)
 						s.Step(now, Observed{Observation: c.o, From: c.from})

@@ -99,6 +99,10 @@ type Decide struct {
 	// Requests are applied in a canonical order whatever order they stand in.
 	Requests []steadycast.Request `json:"requests,omitempty"`
 	Seen     []Seen               `json:"seen,omitempty"`
+	// Ineligible are voices that the proposer did not take, and why; Passing those
+	// that it heard pass later than the evidence of the requests says.
+	Ineligible []Ineligible `json:"ineligible,omitempty"`
+	Passing    []Passing    `json:"passing,omitempty"`
 	// Loads per site in the unit of Place.Capacity, and the age of each in seconds.
 	Loads []Load `json:"loads,omitempty"`
 }
@@ -108,6 +112,24 @@ type Seen struct {
 	Prefix     netip.Prefix `json:"prefix"`
 	Announcing []string     `json:"announcing"` // sites in order of name
 	Healthy    []string     `json:"healthy"`    // the healthy ones of them
+}
+
+// Ineligible is a vantage that is absent in a count, and no vote: it fails what a
+// majority of others sees up, or its word is forged or too old. An empty Subject
+// or Service means every one.
+type Ineligible struct {
+	Vantage string `json:"vantage"`
+	Subject string `json:"subject,omitempty"`
+	Service string `json:"service,omitempty"`
+	Reason  string `json:"reason"`
+}
+
+// Passing are the vantages that, by what the proposer heard itself, pass a service
+// of a site now, by later observations than a request brings as evidence.
+type Passing struct {
+	Subject  string   `json:"subject"`
+	Service  string   `json:"service"`
+	Vantages []string `json:"vantages"` // in order of name
 }
 
 // Load is one site's load.

@@ -72,6 +72,8 @@ type asking struct {
 	u      *unitState
 	action steadycast.Action
 	sight  sight
+	// ballots count the request's evidence.
+	ballots []ballot
 	// order is set when a person asks.
 	order *steadycast.Order
 }

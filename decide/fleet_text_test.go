@@ -85,6 +85,9 @@ type stage struct {
 	lt     Time
 	seq    map[string]uint64
 	hidden []string
+	said   map[string]string // by vantage, where it is not of the site's opinion
+	barred []Ineligible      // whom the proposer does not take
+	passes []Passing         // and what it heard pass
 	loads  []Load
 	last   []Answer
 	as     *signing // who signs what follows, if anybody
@@ -218,6 +221,25 @@ func (s *stage) play(line string) []string {
 			}
 		}
 		return out
+	case "says": // VANTAGE=up|down|unknown|ineligible|silent…, of whatever site asks
+		s.said = map[string]string{}
+		for _, w := range args {
+			name, word, _ := strings.Cut(w, "=")
+			s.said[name] = word
+		}
+		return nil
+	case "barred": // VANTAGE…: the reason that the leader has
+		s.barred = nil
+		for _, w := range args {
+			s.barred = append(s.barred, Ineligible{Vantage: w, Reason: text})
+		}
+		return nil
+	case "passes": // SITE VANTAGE…: the leader hears them pass
+		s.passes = nil
+		if len(args) > 0 {
+			s.passes = []Passing{{Subject: args[0], Service: "web", Vantages: args[1:]}}
+		}
+		return nil
 	case "hide":
 		s.hidden = args
 		return nil
@@ -330,6 +352,8 @@ func (s *stage) table(args []string) []string {
 			t.Guards.Cooldown = dur(v)
 		case "site_budget":
 			t.Guards.SiteBudget = num(v)
+		case "lock_cycles":
+			t.Guards.LockCycles = num(v)
 		case "fleet_budget":
 			t.Guards.FleetBudget = num(v)
 		case "breaker_window":
@@ -396,19 +420,47 @@ func (s *stage) request(site string, args []string, reason string) steadycast.Re
 	if r.Prefixes == nil {
 		r.Prefixes = s.f.View().Table.Services[0].Prefixes
 	}
-	o := steadycast.Observation{Vantage: site, Subject: site, Service: "web", Seq: r.ID.Seq}
-	o.Result.Outcome = steadycast.Up
+	result := steadycast.Result{Outcome: steadycast.Up}
 	if r.Action == steadycast.Withdraw {
-		o.Result = steadycast.Result{Outcome: steadycast.Down, Class: r.Class, Reason: reason}
+		result = steadycast.Result{Outcome: steadycast.Down, Class: r.Class, Reason: reason}
 	}
-	r.Evidence = []steadycast.Observation{o}
+	r.Evidence = s.f.View().Table.evidence(site, "web", r.ID.Seq, result)
+	for i := range r.Evidence {
+		o := &r.Evidence[i]
+		if word, ok := s.said[o.Vantage]; ok && o.Vantage != o.Subject {
+			s.say1(o, word)
+		}
+	}
+	r.Evidence = slices.DeleteFunc(r.Evidence, func(o steadycast.Observation) bool { return s.said[o.Vantage] == "silent" })
 	return r
+}
+
+// say1 changes what a vantage observed: up, down, unknown, or ineligible.
+func (s *stage) say1(o *steadycast.Observation, word string) {
+	o.Result = steadycast.Result{Reason: word}
+	switch word {
+	case "up":
+		o.Result.Outcome = steadycast.Up
+	case "down":
+		o.Result.Outcome, o.Result.Class = steadycast.Down, steadycast.Soft
+	case "ineligible":
+		o.Result.Outcome, o.Ineligible = steadycast.Down, "2 of 3 anchors do not answer"
+	}
+}
+
+// evidence is what everybody who watches site would say, were all of one opinion.
+func (t Table) evidence(site, service string, seq uint64, r steadycast.Result) []steadycast.Observation {
+	var os []steadycast.Observation
+	for _, v := range append([]string{site}, t.Vantages(site)...) {
+		os = append(os, steadycast.Observation{Vantage: v, Subject: site, Service: service, Seq: seq, Result: r})
+	}
+	return os
 }
 
 // ask reads "SITE[+SITE…] ACTION [CLASS] [PREFIX…]"; several sites make one batch.
 func (s *stage) ask(args []string, reason string) []string {
 	e := s.entry(KindDecide)
-	e.Decide = &Decide{Seen: s.seen(), Loads: s.loads}
+	e.Decide = &Decide{Seen: s.seen(), Loads: s.loads, Ineligible: s.barred, Passing: s.passes}
 	for site := range strings.SplitSeq(args[0], "+") {
 		e.Decide.Requests = append(e.Decide.Requests, s.request(site, args[1:], reason))
 	}

@@ -88,12 +88,11 @@ func (w *fleetWorld) request(t *rapid.T, a steadycast.Action) steadycast.Request
 	if rapid.Bool().Draw(t, "first prefix only") {
 		r.Prefixes = r.Prefixes[:1]
 	}
-	o := steadycast.Observation{Vantage: site, Subject: site, Service: "web", Seq: r.ID.Seq}
-	o.Result.Outcome = steadycast.Up
+	result := steadycast.Result{Outcome: steadycast.Up}
 	if a == steadycast.Withdraw {
-		o.Result.Outcome = steadycast.Down
+		result = steadycast.Result{Outcome: steadycast.Down, Class: r.Class}
 	}
-	r.Evidence = []steadycast.Observation{o}
+	r.Evidence = w.t.evidence(site, "web", r.ID.Seq, result)
 	return r
 }
 

@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/steadycast/steadycast"
@@ -9,29 +8,11 @@ import (
 
 // evidenceGuard counts again what the site counted: a site whose agent is wrong
 // or old cannot leave or come back without the observations that say so, and
-// the log holds them.
+// the log holds them. And it holds against them what the proposer heard itself:
+// where as many voices as could convict pass by later observations, the site's
+// own way of hearing is in doubt (rule V2).
 func (q *asking) evidenceGuard() verdictOf {
-	if q.action == steadycast.Withdraw {
-		for i := range q.r.Evidence {
-			if v, ok := q.foreign(&q.r.Evidence[i]); ok {
-				return v
-			}
-		}
-		n, bad, margin := voices(q.r)
-		if margin < 0 {
-			return refuses(0, "steadycast withdraw "+q.u.Unit.String(), "%d of %d voices say down; %d needed", bad, n, n/2+1)
-		}
-		return pass("%d of %d voices say down; %d needed", bad, n, n/2+1)
-	}
-	return q.evidenceOfHealth()
-}
-
-// evidenceOfHealth: a return needs the services healthy by committed verdict
-// (all of them, or one where the prefix needs any) and nothing in the request
-// that says otherwise.
-func (q *asking) evidenceOfHealth() verdictOf {
-	u := q.u
-	if q.pinned() {
+	if q.action == steadycast.Return && q.pinned() {
 		return pass("announced by order, whatever the checks say")
 	}
 	for i := range q.r.Evidence {
@@ -39,9 +20,51 @@ func (q *asking) evidenceOfHealth() verdictOf {
 			return v
 		}
 	}
+	if q.action == steadycast.Withdraw {
+		return q.evidenceOfFailure()
+	}
+	return q.evidenceOfHealth()
+}
+
+// evidenceOfFailure: a quorum against each service that must fail, which is one
+// of them, or all where the prefix needs any.
+func (q *asking) evidenceOfFailure() verdictOf {
+	var failed, lacking *ballot
+	for _, i := range q.services(q.u.Unit) {
+		switch b := q.ballotOf(q.Table.Services[i].Name); {
+		case b.down() && !b.conflict():
+			failed = b
+		case lacking == nil || b.voices > lacking.voices:
+			lacking = b
+		}
+	}
+	if any := q.of(q.u.Unit.Prefix).needs == NeedsAny; lacking != nil && (any || failed == nil) {
+		return refuses(0, "steadycast withdraw "+q.u.Unit.String(), "%s", lacking)
+	}
+	return pass("%s", failed) // a unit has a service
+}
+
+// ballotOf is the count of one service's evidence; an empty one if there is none.
+func (q *asking) ballotOf(service string) *ballot {
+	for i := range q.ballots {
+		if q.ballots[i].service == service {
+			return &q.ballots[i]
+		}
+	}
+	b := q.ballot(q.r.Site, service, nil)
+	return &b
+}
+
+// evidenceOfHealth: a return needs the services healthy by committed verdict
+// (all of them, or one where the prefix needs any) and nothing in the request
+// that says otherwise.
+func (q *asking) evidenceOfHealth() verdictOf {
+	u := q.u
 	override := "steadycast announce " + u.Unit.String() + " --force"
-	if n, bad, margin := voices(q.r); n > 0 && margin >= 0 {
-		return refuses(0, override, "%d of %d voices still say down", bad, n)
+	for i := range q.ballots {
+		if b := &q.ballots[i]; b.down() {
+			return refuses(0, override, "%d of %d voices still say down", b.failing, b.voices)
+		}
 	}
 	h := q.health(u.Unit)
 	if h.ok {
@@ -87,33 +110,3 @@ func (q *asking) foreign(o *steadycast.Observation) (verdictOf, bool) {
 	}
 	return verdictOf{}, false
 }
-
-// voices counts who says down: the newest observation of each vantage, one voice
-// per independence group, which says down only if all its vantages do. n are all
-// voices, down those that say so, and margin how many more than a majority they
-// are: negative means no majority, and so it is without any voice.
-func voices(r steadycast.Request) (n, down, margin int) {
-	seen := slices.Clone(r.Evidence)
-	slices.SortFunc(seen, func(a, b steadycast.Observation) int {
-		return cmp.Or(cmp.Compare(voiceGroup(a), voiceGroup(b)), cmp.Compare(a.Vantage, b.Vantage), cmp.Compare(a.Service, b.Service),
-			cmp.Compare(b.Seq, a.Seq), cmp.Compare(b.Result.Outcome, a.Result.Outcome))
-	})
-	for i := 0; i < len(seen); {
-		group, all := voiceGroup(seen[i]), true
-		for i < len(seen) && voiceGroup(seen[i]) == group {
-			vantage, any := seen[i].Vantage, false
-			for first := i; i < len(seen) && voiceGroup(seen[i]) == group && seen[i].Vantage == vantage; i++ {
-				newest := i == first || seen[i].Service != seen[i-1].Service
-				any = any || newest && seen[i].Result.Outcome == steadycast.Down
-			}
-			all = all && any
-		}
-		n++
-		if all {
-			down++
-		}
-	}
-	return n, down, down - (n/2 + 1)
-}
-
-func voiceGroup(o steadycast.Observation) string { return cmp.Or(o.Group, o.Vantage) }

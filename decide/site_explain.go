@@ -65,11 +65,13 @@ type VoiceStatus struct {
 	Local   bool `json:"local,omitempty"`
 	Counted bool `json:"counted"`
 	// Fresh is false when it is too old, or never came; then the rest is what it last said.
-	Fresh  bool              `json:"fresh"`
-	Age    time.Duration     `json:"age_ns"`
-	Result steadycast.Result `json:"result"`
-	Bad    int               `json:"bad"`
-	Good   int               `json:"good"`
+	Fresh bool `json:"fresh"`
+	// Ineligible says why it is absent although it is fresh: its controls failed.
+	Ineligible string            `json:"ineligible,omitempty"`
+	Age        time.Duration     `json:"age_ns"`
+	Result     steadycast.Result `json:"result"`
+	Bad        int               `json:"bad"`
+	Good       int               `json:"good"`
 }
 
 // UnitStatus is one prefix at this site.
@@ -137,7 +139,7 @@ func (s *Site) explainService(sv *service) ServiceStatus {
 	for i, v := range sv.jury.all {
 		st.Voices = append(st.Voices, VoiceStatus{
 			Vantage: v.name, Group: v.group, Local: i == sv.jury.own,
-			Counted: i != sv.jury.own || sv.jury.ownVotes, Fresh: v.fresh,
+			Counted: i != sv.jury.own || sv.jury.ownVotes, Fresh: v.fresh, Ineligible: v.last.Ineligible,
 			Age: s.now - v.from, Result: v.last.Result, Bad: v.vote.bad, Good: v.vote.good,
 		})
 	}

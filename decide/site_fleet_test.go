@@ -11,7 +11,7 @@ import (
 )
 
 // pipe is both machines and nothing between them that could fail: three sites
-// that each judge themselves, one ledger, speakers that do at once as they are
+// that see each other, one ledger, speakers that do at once as they are
 // told. What goes wrong here is a disagreement of the machines.
 type pipe struct {
 	t      failer
@@ -46,7 +46,7 @@ func newPipe(t failer) *pipe {
 	d := table.WithDefaults()
 	p.apply(Entry{Kind: KindGenesis, Table: &d})
 	for _, s := range table.Sites {
-		site := NewSite(SiteOptions{Name: s.Name, Incarnation: 1, Solo: true, Table: table, Off: -1})
+		site := NewSite(SiteOptions{Name: s.Name, Incarnation: 1, Table: table, Off: -1})
 		p.sites, p.up, p.sets = append(p.sites, site), append(p.up, true), append(p.sets, steadycast.RouteSet{})
 	}
 	for i := range p.sites {
@@ -141,13 +141,15 @@ func (p *pipe) run(d time.Duration) {
 	for end := p.now + d; p.now < end; {
 		p.now += 200 * time.Millisecond
 		for i, s := range p.sites {
-			p.seq++
-			o := steadycast.Observation{Vantage: s.name, Subject: s.name, Service: "web", Seq: p.seq, Result: steadycast.Result{Outcome: steadycast.Up}}
+			result := steadycast.Result{Outcome: steadycast.Up}
 			if !p.up[i] {
-				o.Result = steadycast.Result{Outcome: steadycast.Down, Class: steadycast.Hard, Reason: "refused"}
+				result = steadycast.Result{Outcome: steadycast.Down, Class: steadycast.Hard, Reason: "refused"}
 			}
-			p.step(i, Observed{Observation: o, From: p.now})
-			p.drain()
+			p.seq++
+			for _, o := range s.table.evidence(s.name, "web", p.seq, result) {
+				p.step(i, Observed{Observation: o, From: p.now})
+				p.drain()
+			}
 		}
 		for i, s := range p.sites {
 			for _, r := range s.Beat().Returned {

@@ -278,6 +278,8 @@ func (st *story) obs(ws []string) {
 			o.Result.Class.UnmarshalText([]byte(w))
 		case strings.HasPrefix(w, "age="):
 			age = st.duration(w[4:])
+		case strings.HasPrefix(w, "ineligible="):
+			o.Ineligible = w[11:]
 		case len(w) > 1 && w[0] == 'x' && w[1] >= '0' && w[1] <= '9':
 			times, _ = strconv.Atoi(w[1:])
 			every = st.duration(ws[i+1])

@@ -55,7 +55,7 @@ func (sv *service) resumes() bool {
 // up: the site's own newest check passes.
 func (sv *service) up() bool {
 	own := sv.jury.self()
-	return own.fresh && own.last.Result.Outcome == steadycast.Up
+	return own.speaks() && own.last.Result.Outcome == steadycast.Up
 }
 
 // passed: Healthy, and a quorum sees it pass now.

@@ -172,7 +172,7 @@ func (s *Site) facts(now Now, sv *service) facts {
 	if f.bad > 0 {
 		f.failingFor = now - sv.tally.since
 	}
-	if own.fresh {
+	if own.speaks() {
 		f.local = own.last.Result.Outcome
 	}
 	return f

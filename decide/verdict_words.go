@@ -40,7 +40,7 @@ func (sv *service) poll(o steadycast.Outcome) string {
 	}
 	var names []string
 	for i, v := range sv.jury.all {
-		if v.fresh && v.last.Result.Outcome == o && (i != sv.jury.own || sv.jury.ownVotes) {
+		if v.speaks() && v.last.Result.Outcome == o && (i != sv.jury.own || sv.jury.ownVotes) {
 			names = append(names, v.name)
 		}
 	}
@@ -56,24 +56,40 @@ func (sv *service) lacking() string {
 	own := sv.jury.self()
 	switch {
 	case !sv.jury.solo:
-		return fmt.Sprintf("%d of %d voices are fresh, %d are needed", sv.tally.voices, sv.jury.assigned, sv.tally.least)
+		return fmt.Sprintf("%d of %d voices are fresh, %d are needed", sv.tally.voices, sv.jury.assigned, sv.tally.least) + sv.jury.absent()
 	case !own.heard:
 		return "no check has run yet"
 	case !own.fresh:
 		return "no check was heard of for " + seconds(sv.jury.window)
+	case own.last.Ineligible != "":
+		return "the check is ineligible: " + own.last.Ineligible
 	default:
 		return "the check is inconclusive: " + own.last.Result.Reason
 	}
 }
 
-// heardFirst are the fresh vantages, the site's own before the others.
+// absent says who is heard and is no voice, and why.
+func (j *jury) absent() string {
+	var words []string
+	for _, v := range j.all {
+		if v.fresh && v.last.Ineligible != "" {
+			words = append(words, v.name+": "+v.last.Ineligible)
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return "; ineligible " + strings.Join(words, ", ")
+}
+
+// heardFirst are the vantages that speak, the site's own before the others.
 func (sv *service) heardFirst() []*vantage {
 	var vs []*vantage
-	if own := sv.jury.self(); own.fresh {
+	if own := sv.jury.self(); own.speaks() {
 		vs = append(vs, own)
 	}
 	for i := range sv.jury.all {
-		if v := &sv.jury.all[i]; v.fresh && i != sv.jury.own {
+		if v := &sv.jury.all[i]; v.speaks() && i != sv.jury.own {
 			vs = append(vs, v)
 		}
 	}

@@ -37,6 +37,9 @@ type leader struct {
 	beats  []heard  // in order of site
 	absent []absent // units that are In and not named by fresh beats
 	denied []denial
+
+	cross  *crossBox // what this process hears of everybody's observations
+	verify Verifier  // opens the evidence of requests; nil where nobody signs
 }
 
 // heard is the newest beat of one site.
@@ -60,7 +63,7 @@ type denial struct {
 
 // newLeader starts to lead a machine to which every entry so far was applied.
 func newLeader(fleet *decide.Fleet, node string, now time.Duration) *leader {
-	return &leader{fleet: fleet, view: fleet.View(), node: node, start: now, base: fleet.LT(), last: now}
+	return &leader{fleet: fleet, view: fleet.View(), node: node, cross: &crossBox{}, start: now, base: fleet.LT(), last: now}
 }
 
 // lt is the ledger time now.
@@ -246,7 +249,12 @@ func voidable(u *decide.UnitView, deadThrough steadycast.RequestID) bool {
 // the same entry records before it answers; they are always worth writing.
 func (l *leader) propose(now time.Duration, requests []steadycast.Request, news ...steadycast.Verdict) (e decide.Entry, write bool, answers []decide.Answer, err error) {
 	e = l.entry(now, decide.KindDecide)
-	e.Verdicts, e.Decide = news, &decide.Decide{Requests: requests, Seen: l.seen(now)}
+	e.Verdicts, e.Decide = news, &decide.Decide{Seen: l.seen(now)}
+	requests = slices.Clone(requests)
+	for i := range requests {
+		requests[i] = l.examine(now, e.Decide, requests[i])
+	}
+	e.Decide.Requests = requests
 	r, err := l.fleet.Try(e)
 	if err != nil {
 		return e, false, nil, err

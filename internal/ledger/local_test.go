@@ -103,19 +103,25 @@ func (s *site) report(state steadycast.State) {
 	}
 }
 
+// request asks for an action; a withdrawal with the word of everybody who watches
+// (of ams, fra and lon, where the site has no ledger).
 func (s *site) request(a steadycast.Action) steadycast.Request {
 	s.seq++
 	r := steadycast.Request{
 		ID: steadycast.RequestID{Incarnation: 1, Seq: s.seq}, Site: s.name, Prefixes: []netip.Prefix{prefix},
 		Action: a, Service: "web", Reason: "test",
 	}
-	o := steadycast.Observation{Vantage: s.name, Subject: s.name, Service: "web", Seq: s.seq}
-	o.Result.Outcome = steadycast.Up
 	if a == steadycast.Withdraw {
 		r.Class = steadycast.Hard
-		o.Result = steadycast.Result{Outcome: steadycast.Down, Class: steadycast.Hard, Reason: "connection refused"}
+		who := []string{"ams", "fra", "lon"}
+		if s.l != nil {
+			who = append(s.l.View().Table.Vantages(s.name), s.name)
+		}
+		down := steadycast.Result{Outcome: steadycast.Down, Class: steadycast.Hard, Reason: "connection refused"}
+		for _, v := range who {
+			r.Evidence = append(r.Evidence, steadycast.Observation{Vantage: v, Subject: s.name, Service: "web", Seq: s.seq, Result: down})
+		}
 	}
-	r.Evidence = []steadycast.Observation{o}
 	return r
 }
 

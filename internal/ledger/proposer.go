@@ -25,6 +25,14 @@ func NewProposer(fleet *decide.Fleet, node string, now time.Duration) *Proposer 
 // Hear takes a beat whose age counts from an instant.
 func (p *Proposer) Hear(from time.Duration, b decide.Beat) { p.lead.hear(from, b) }
 
+// Observe takes what a vantage observed of anybody, whose age counts from an
+// instant: the proposer holds it against the evidence of requests.
+func (p *Proposer) Observe(from time.Duration, o steadycast.Observation) { p.lead.cross.hear(from, o) }
+
+// Verify sets how the evidence of requests is opened; without it, it is taken as
+// the request has it.
+func (p *Proposer) Verify(v Verifier) { p.lead.verify = v }
+
 // Entry begins an entry of a kind, for a person's wish or a site's statement.
 func (p *Proposer) Entry(now time.Duration, kind decide.Kind) decide.Entry {
 	return p.lead.entry(now, kind)

@@ -65,6 +65,9 @@ type VoterOptions struct {
 	// Dial opens the connections to other voters; default plain TCP.
 	Dial Dialer
 
+	// Verify opens the signed evidence of requests; nil takes it as it is said.
+	Verify Verifier
+
 	// What tests put a bad world in with.
 	fault func(call string) error
 	stall time.Duration
@@ -132,6 +135,7 @@ type Voter struct {
 	watch   watchers
 	feed    feed
 	beats   beatBox
+	cross   crossBox
 	quit    chan struct{}
 	stop    sync.Once
 	helpers sync.WaitGroup
@@ -361,6 +365,13 @@ func (v *Voter) Beat(b decide.Beat) { v.Heard(b, 0) }
 // Heard is Beat for one that was known to be true age ago.
 func (v *Voter) Heard(b decide.Beat, age time.Duration) {
 	v.beats.put(heard{b, v.clock.now() - max(age, 0)})
+}
+
+// Observe takes what a vantage observed of anybody, age ago. Every voter keeps
+// the newest, so that whoever leads can hold it against the evidence of a
+// request. It never blocks for long and never fails.
+func (v *Voter) Observe(o steadycast.Observation, age time.Duration) {
+	v.cross.hear(v.clock.now()-max(age, 0), o)
 }
 
 // Hash is the state of this replica, and the position at which it is that.

@@ -76,6 +76,7 @@ func (v *Voter) reign() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v.desk = desk{lead: newLeader(r.fleet, v.opts.Node, r.at), now: v.clock.now, commit: v.commit, sure: v.verify}
+	v.lead.cross, v.lead.verify = &v.cross, v.opts.Verify
 	v.beats.take() // those of before the reign may be old
 	v.log.Info("this voter leads the ledger", "term", v.term, "position", r.fleet.Fence().String())
 	defer func() { v.log.Info("this voter leads the ledger no more", "term", v.term) }()

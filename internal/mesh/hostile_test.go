@@ -429,3 +429,56 @@ func TestOtherRequests(t *testing.T) {
 		}
 	})
 }
+
+// TestVerify: what a vantage signed is read from its report, whatever a request
+// says of it, with its age by the nonces of the voter that is asked; what is
+// forged, signed by another, or of unknown age is refused with the reason.
+func TestVerify(t *testing.T) {
+	inWorld(t, []string{"fra", "gru", "nrt!"}, func(t *testing.T, w *world) {
+		nrt := w.nodes["nrt"]
+		w.nodes["gru"].say("fra", 1, steadycast.Down, 0)
+		time.Sleep(time.Second)
+		heard := w.nodes["fra"].take()
+		if len(heard) != 1 || heard[0].Observation.Signed == nil {
+			t.Fatalf("%+v", heard)
+		}
+		claimed := heard[0].Observation
+		claimed.Result = steadycast.Result{Outcome: steadycast.Up} // as the subject would like it to be
+		time.Sleep(2 * time.Second)
+		signed, age, err := nrt.Verify(claimed)
+		if err != nil || signed.Result.Outcome != steadycast.Down || signed.Signed != nil || age < 3*time.Second || age > 5*time.Second {
+			t.Errorf("%+v %v %v", signed, age, err)
+		}
+		change := func(f func(*steadycast.Observation)) steadycast.Observation {
+			o, s := claimed, *claimed.Signed
+			s.Report, s.Cert = bytes.Clone(s.Report), bytes.Clone(s.Cert)
+			o.Signed = &s
+			f(&o)
+			return o
+		}
+		for _, c := range []struct {
+			o    steadycast.Observation
+			want string
+		}{
+			{change(func(o *steadycast.Observation) { o.Signed = nil }), "is not signed"},
+			{change(func(o *steadycast.Observation) { o.Vantage = "fra" }), "signed by gru-1 of site gru"},
+			{change(func(o *steadycast.Observation) { o.Seq = 2 }), "does not say what the request says"},
+			{change(func(o *steadycast.Observation) { o.Subject = "nrt" }), "does not say what the request says"},
+			{change(func(o *steadycast.Observation) { o.Signed.Report[len(o.Signed.Report)-3] ^= 1 }), "is forged"},
+			{change(func(o *steadycast.Observation) { o.Signed.Report = nil }), "is forged"},
+			{change(func(o *steadycast.Observation) { o.Signed.Cert = o.Signed.Cert[1:] }), "certificate is refused"},
+			{change(func(o *steadycast.Observation) { o.Signed.Cert = w.nodes["fra"].creds.Leaf() }), "signed by fra-1"},
+		} {
+			if _, _, err := nrt.Verify(c.o); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		}
+		if _, _, err := w.nodes["gru"].Verify(claimed); err == nil || !strings.Contains(err.Error(), "echoes no nonce") {
+			t.Errorf("a reader that it does not echo says %v", err)
+		}
+		time.Sleep(remembered * time.Second)
+		if _, _, err := nrt.Verify(claimed); err == nil || !strings.Contains(err.Error(), "echoes no nonce") {
+			t.Errorf("a minute later: %v", err)
+		}
+	})
+}

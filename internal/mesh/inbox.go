@@ -127,6 +127,7 @@ func (b *inbox) accept(peer pki.Peer, cert []byte, via string, s Signed, now tim
 			proof = append(Signed(nil), s...)
 		}
 		h.Node, h.Via, h.Proof, h.Cert = peer.Node, via, proof, cert
+		h.Observation.Signed = &steadycast.Signed{Report: proof, Cert: cert}
 		b.deliver(h)
 	}
 	return worst

@@ -87,6 +87,10 @@ func brief(o steadycast.Observation) steadycast.Observation {
 			*words = strings.ToValidUTF8((*words)[:maxReason], "") + "…"
 		}
 	}
+	if len(o.Ineligible) > maxReason {
+		o.Ineligible = strings.ToValidUTF8(o.Ineligible[:maxReason], "") + "…"
+	}
+	o.Signed = nil
 	if o.Result.Why != nil && parts(*o.Result.Why) > 32 {
 		o.Result.Why = nil
 	}

@@ -233,6 +233,10 @@ func (f *far) Close() error {
 	return f.Conn.Close()
 }
 
+// patient is a MaxRTT with which a busy machine that stands still for a second
+// is no reason to elect anew.
+const patient = 250 * time.Millisecond
+
 // cluster is a ledger of voters in this process, over real sockets and disks.
 type cluster struct {
 	t     testing.TB
@@ -299,7 +303,8 @@ func (c *cluster) options(node string) VoterOptions {
 	c.mu.Unlock()
 	o := VoterOptions{
 		Fleet: "test", Node: node, Dir: c.dirs[node], Listen: p.Address, Peers: c.peers,
-		TLS: c.ca.node("test", p.Domain, node), LeastFree: 1 << 20, Ballast: 1 << 20,
+		MaxRTT: patient,
+		TLS:    c.ca.node("test", p.Domain, node), LeastFree: 1 << 20, Ballast: 1 << 20,
 		Log:  slog.New(slog.NewTextHandler(c.books[node], nil)),
 		Exit: func(code int) { exit <- code },
 		Dial: c.wires.dialFrom(node, c.who),
@@ -369,7 +374,7 @@ func (c *cluster) close() {
 // until waits for a condition.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -377,7 +382,7 @@ func until(t testing.TB, what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("after 20 s not yet: %s", what)
+			t.Fatalf("after a minute not yet: %s", what)
 		}
 	}
 }

@@ -243,10 +243,9 @@ func (s *Site) answer(now Now, a Answer) {
 // perhaps before a view does. It reports whether the permit may yet be used, or was.
 func (s *Site) granted(now Now, u *unit, p steadycast.Permit, r Ruling, known steadycast.Fence) bool {
 	g, _ := r.Refusal()
-	s.note(steadycast.Event{
-		Kind: steadycast.EventPermit, Prefix: u.id.Prefix, Request: p.ID, To: p.Action.String(),
-		Guard: g.Guard, Reason: s.asked.req.Reason,
-	})
+	if u.executed != p.ID {
+		s.permitted(u, p, g.Guard)
+	}
 	if p.Action == steadycast.Deprefer {
 		u.view.Depreferred, u.view.Guard = true, g.Guard
 		s.deprefer(now, u, p, g)
@@ -271,6 +270,14 @@ func (s *Site) granted(now Now, u *unit, p steadycast.Permit, r Ruling, known st
 		s.putIn(u, "returned by permit "+p.ID.String()+": "+s.asked.req.Reason)
 	}
 	return true
+}
+
+// permitted says that the ledger gave leave.
+func (s *Site) permitted(u *unit, p steadycast.Permit, guard string) {
+	s.note(steadycast.Event{
+		Kind: steadycast.EventPermit, Prefix: u.id.Prefix, Request: p.ID, To: p.Action.String(),
+		Guard: guard, Reason: s.asked.req.Reason,
+	})
 }
 
 // mayAct: nothing that came after the request forbids acting on its permit.

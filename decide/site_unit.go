@@ -188,6 +188,7 @@ func (s *Site) countedOut(now Now, u *unit) {
 	case !u.undone():
 		s.takeOut(u, "the ledger counts it as out")
 	case s.asked != nil && s.asked.req.ID == p.ID:
+		s.permitted(u, p, "") // the view came before the answer
 		s.spent = !s.carryOut(now, u, p) || s.spent
 	default:
 		u.reason = "kept: " + p.ID.String() + " allowed to withdraw it and was not carried out; the ledger is told"

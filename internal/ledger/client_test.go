@@ -137,6 +137,52 @@ func TestAgentsOfAFleet(t *testing.T) {
 	}
 }
 
+// TestNewLeaderIsWarm: who is elected has heard the beats like the leader before,
+// so a site may leave by its first word.
+func TestNewLeaderIsWarm(t *testing.T) {
+	t.Parallel()
+	c := begun(t, nil, "ams", "fra", "lon")
+	c.leader()
+	var all []*Client
+	for _, s := range c.sites {
+		cl := c.client(s, nil)
+		c.up(cl)
+		all = append(all, cl)
+	}
+	beats := func(v *Voter) (n int) {
+		v.beats.mu.Lock()
+		defer v.beats.mu.Unlock()
+		return len(v.beats.beats)
+	}
+	down := steadycast.Verdict{Site: "fra", Service: "web", State: steadycast.Unhealthy, Class: steadycast.Hard, Reason: "refused"}
+	request := (&site{name: "fra", seq: 1}).request(steadycast.Withdraw)
+	for try := 1; ; try++ {
+		old := c.leader()
+		at := time.Now()
+		for _, cl := range all {
+			cl.Beat(decide.Beat{Site: cl.opts.Site, Incarnation: 1, Announcing: []steadycast.Unit{unitOf(cl.opts.Site)}})
+		}
+		until(t, "the beats to be with those that follow", func() bool {
+			return !slices.ContainsFunc(c.all(), func(v *Voter) bool { return v != old && beats(v) < len(all) })
+		})
+		if err := old.raft.LeadershipTransfer().Error(); err != nil {
+			t.Fatal(err)
+		}
+		c.leader(old.opts.Node)
+		a, err := all[1].Ask(t.Context(), request, down)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case permitted(a) == steadycast.Withdraw:
+			return
+		case time.Since(at) < beatFresh || try == 5:
+			t.Fatalf("%s after the beats: %+v", time.Since(at), a)
+		}
+		request.ID.Seq++ // it took so long that the beats do not count any more
+	}
+}
+
 // TestOnlyItself: a node reports, asks and beats for its own site only, and a
 // node that is no voter passes on nothing.
 func TestOnlyItself(t *testing.T) {

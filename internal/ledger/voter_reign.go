@@ -77,7 +77,11 @@ func (v *Voter) reign() {
 	defer r.mu.Unlock()
 	v.desk = desk{lead: newLeader(r.fleet, v.opts.Node, r.at), now: v.clock.now, commit: v.commit, sure: v.verify}
 	v.lead.cross, v.lead.verify = &v.cross, v.opts.Verify
-	v.beats.take() // those of before the reign may be old
+	// What was heard before counts by its own age, so that the first request of the
+	// reign is not judged as if nobody announced anything.
+	for _, b := range v.beats.take() {
+		v.lead.hear(b.at, b.beat)
+	}
 	v.log.Info("this voter leads the ledger", "term", v.term, "position", r.fleet.Fence().String())
 	defer func() { v.log.Info("this voter leads the ledger no more", "term", v.term) }()
 	timer := time.NewTimer(0)

@@ -93,7 +93,7 @@ func TestScheduleInvariants(t *testing.T) {
 					b.s.Hurry(name)
 				case 2:
 					b.s.tell(func(now time.Duration) {
-						for _, sv := range b.s.named(name) {
+						for _, sv := range b.s.own(name) {
 							b.s.tripped(sv, now)
 						}
 					})

@@ -18,13 +18,15 @@ type Controls struct {
 	// Negative are endpoints that are wrong on purpose: each must be seen failing.
 	Negative []Check `yaml:"negative"`
 	// Interval between rounds; default 1s. A failure of another site is told only
-	// after a round of controls that began later, which comes at once.
+	// after a round of controls that began later, and is begun for it.
 	Interval time.Duration `yaml:"interval"`
 }
 
 const (
 	// anchors is the least number of positive controls.
 	anchors = 3
+	// hurried is the least time between rounds that failures ask for.
+	hurried = 50 * time.Millisecond
 	// maxControl bounds how long an observation may have to wait for one.
 	maxControl = 2 * time.Second
 )
@@ -47,7 +49,7 @@ func (c Controls) WithDefaults() Controls {
 // up when the controls come out right.
 func (c Controls) Service(vantage string) Service {
 	s := Service{Name: "controls", Vantage: vantage, Controls: true,
-		Checks: slices.Concat(c.Positive, c.Negative), Interval: c.Interval}
+		Checks: slices.Concat(c.Positive, c.Negative), Interval: c.Interval, FastInterval: min(hurried, c.Interval)}
 	names := make([]string, len(c.Positive))
 	for i, p := range c.Positive {
 		names[i] = p.Name

@@ -22,6 +22,14 @@
 // slow, wrong content). Expressions keep the third value (Kleene's logic), so
 // that a missing answer is decided neither way.
 //
+// # Others
+//
+// A service whose subject is another site is looked at from outside: fast while
+// its first failures are confirmed, else at its own pace. What is seen of others
+// counts only while this vantage can be believed, and its [Controls] say whether
+// it can. Each such observation says why it does not count, if so; a failure is
+// told only when controls that began after it have come out right.
+//
 // # Promises
 //
 //   - A deadline is enforced outside the probe's body. A body that does not stop

@@ -41,6 +41,7 @@ type service struct {
 	pending int           // attempts that are waited for
 	results []steadycast.Result
 	seq     uint64
+	failing int // rounds in a row, while this vantage can be believed
 }
 
 // task is one check of a service at work.
@@ -168,7 +169,13 @@ func (s *Scheduler) begin(sv *service, now time.Duration) {
 // anew reports whether every check looks, whatever its own interval: a failure
 // that is being confirmed, and an event, want that, so that one failing look
 // never counts as several.
-func (sv *service) anew() bool { return sv.fast || sv.once || sv.hurried }
+func (sv *service) anew() bool { return sv.fast || sv.once || sv.hurried || sv.confirming() }
+
+// confirming: another subject has begun to fail. Whoever judges it cannot set the
+// pace of all that look at it, so each looks fast by itself for a while.
+func (sv *service) confirming() bool {
+	return sv.cfg.Subject != sv.cfg.Vantage && !sv.cfg.Controls && sv.failing > 0 && sv.failing < eager
+}
 
 // lookAgain asks those checks again that the open round has an answer from. A
 // slow check keeps the round open, but must not keep a failure of another from
@@ -302,14 +309,35 @@ func (s *Scheduler) close(sv *service, now time.Duration) {
 	sv.seq++
 	s.seqMax = max(s.seqMax, sv.seq)
 	s.n.Rounds++
+	r := sv.expr.Eval(sv.result)
+	if why, _ := s.gate.state(); r.Outcome != steadycast.Down || why != "" {
+		sv.failing = 0
+	} else {
+		sv.failing++
+	}
 	s.planNext(sv, now)
 	if missed := (sv.next-sv.slot)/sv.cfg.Interval - 1; sv.was && sv.onGrid && missed > 0 {
 		s.n.Skipped += uint64(missed)
 	}
-	s.opts.OnResult(steadycast.Observation{
-		Vantage: sv.cfg.Vantage, Subject: sv.cfg.Subject, Service: sv.cfg.Name,
-		Result: sv.expr.Eval(sv.result), Seq: sv.seq,
-	}, sv.oldest)
+	s.say(sv, r, now)
+}
+
+// say tells what a round found.
+func (s *Scheduler) say(sv *service, r steadycast.Result, now time.Duration) {
+	wanted := false
+	if sv.cfg.Controls {
+		wanted = s.gate.judged(r, sv.oldest, now, s.opts.OnResult)
+	} else {
+		wanted = s.gate.pass(held{
+			key: sv.cfg.key(),
+			o: steadycast.Observation{Vantage: sv.cfg.Vantage, Subject: sv.cfg.Subject, Service: sv.cfg.Name,
+				Result: r, Seq: sv.seq},
+			started: sv.oldest, seen: now,
+		}, sv.failing <= eager, s.opts.OnResult)
+	}
+	if wanted {
+		s.hurry(s.services[controlsKey], now)
+	}
 }
 
 // planNext sets when the next round is due, after one has been closed.
@@ -318,7 +346,7 @@ func (s *Scheduler) planNext(sv *service, now time.Duration) {
 	switch {
 	case sv.hurried:
 		s.schedule(sv, max(now, sv.lastHurry+f), false)
-	case sv.fast || sv.once:
+	case sv.fast || sv.once || sv.confirming():
 		s.schedule(sv, max(now, sv.started+f), false)
 	default:
 		s.schedule(sv, sv.nextSlot(now), true)
@@ -328,7 +356,7 @@ func (s *Scheduler) planNext(sv *service, now time.Duration) {
 
 // planLook sets when an open round looks again.
 func (s *Scheduler) planLook(sv *service, now time.Duration) {
-	if sv.fast || sv.once {
+	if sv.fast || sv.once || sv.confirming() {
 		s.schedule(sv, now+sv.cfg.FastInterval, false)
 	} else {
 		s.schedule(sv, sv.nextSlot(now+1), true)

@@ -71,12 +71,18 @@ type Scheduler struct {
 	services map[serviceKey]*service
 	due      dueHeap
 	queue    []waiting
+	gate     gate
 	seqMax   uint64
 	base     time.Duration // where the ticks lie
 	n        Stats
 }
 
 type serviceKey struct{ name, subject string }
+
+// controlsKey is that of the controls, which are about no subject.
+var controlsKey = Controls{}.Service("").key()
+
+func (s Service) key() serviceKey { return serviceKey{s.Name, s.Subject} }
 
 // NewScheduler starts a scheduler that has no services yet.
 func NewScheduler(o Options) *Scheduler { return newScheduler(o, Compile) }
@@ -126,10 +132,10 @@ func (s *Scheduler) Set(services []Service) error {
 	for i, cfg := range services {
 		cfg = cfg.WithDefaults()
 		at := fmt.Sprintf("services[%d] (%s)", i, cfg.Name)
-		if seen[serviceKey{cfg.Name, cfg.Subject}] {
+		if seen[cfg.key()] {
 			errs = append(errs, fmt.Errorf("%s: another service has this name and subject", at))
 		}
-		seen[serviceKey{cfg.Name, cfg.Subject}] = true
+		seen[cfg.key()] = true
 		sv, err := s.prepare(cfg)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", at, err))
@@ -143,11 +149,12 @@ func (s *Scheduler) Set(services []Service) error {
 	return nil
 }
 
-// Pace sets how often a service is looked at: fast from the start of its
-// newest round, or back on its grid. It holds for every subject of the service.
+// Pace sets how often this node's own service is looked at: fast from the start
+// of its newest round, or back on its grid. Other subjects have a pace of their
+// own: fast while their first failures are confirmed.
 func (s *Scheduler) Pace(service string, fast bool) {
 	s.tell(func(now time.Duration) {
-		for _, sv := range s.named(service) {
+		for _, sv := range s.own(service) {
 			if sv.fast != fast {
 				sv.fast = fast
 				s.repace(sv, now)
@@ -156,12 +163,12 @@ func (s *Scheduler) Pace(service string, fast bool) {
 	})
 }
 
-// Hurry runs a round of every check now, or right after the one that is open,
+// Hurry runs a round of every check of this node's own service now, or right after the one that is open,
 // which may have looked before what the caller knows of. Hurried rounds are at
 // least the fast interval apart.
 func (s *Scheduler) Hurry(service string) {
 	s.tell(func(now time.Duration) {
-		for _, sv := range s.named(service) {
+		for _, sv := range s.own(service) {
 			s.hurry(sv, now)
 		}
 	})
@@ -253,13 +260,15 @@ func (s *Scheduler) arm() {
 func (s *Scheduler) publish() {
 	n := s.n
 	n.Queued = len(s.queue)
+	n.Ineligible, n.Held = s.gate.state()
 	s.stats.Store(&n)
 }
 
-func (s *Scheduler) named(name string) []*service {
+// own are the services of that name which this node looks at in itself.
+func (s *Scheduler) own(name string) []*service {
 	var out []*service
 	for k, sv := range s.services {
-		if k.name == name {
+		if k.name == name && sv.cfg.Subject == sv.cfg.Vantage {
 			out = append(out, sv)
 		}
 	}
@@ -280,7 +289,7 @@ func (s *Scheduler) replace(now time.Duration, fresh []*service) {
 		rate += 1 / sv.cfg.Interval.Seconds()
 	}
 	for _, sv := range fresh {
-		key := serviceKey{sv.cfg.Name, sv.cfg.Subject}
+		key := sv.cfg.key()
 		old := before[key]
 		if old != nil && reflect.DeepEqual(old.cfg, sv.cfg) {
 			sv = old
@@ -296,8 +305,14 @@ func (s *Scheduler) replace(now time.Duration, fresh []*service) {
 		tasks = append(tasks, sv.tasks...)
 		s.n.Checks += len(sv.tasks)
 	}
+	was := before[controlsKey]
 	for _, old := range before {
 		s.retire(old)
+	}
+	controls := s.services[controlsKey]
+	s.gate.set(controls != nil, was == nil && controls != nil && controls.rounds > 0, func(k serviceKey) bool { return s.services[k] != nil }, s.opts.OnResult)
+	if controls != nil && controls.rounds == 0 { // until they have answered this vantage is no voice
+		s.hurry(controls, now)
 	}
 	s.published.Store(&tasks)
 }

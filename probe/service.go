@@ -95,4 +95,8 @@ type Stats struct {
 	LagTotal time.Duration `json:"lag_total_ns"`
 	// Trips counts lost tripwires.
 	Trips uint64 `json:"trips"`
+	// Ineligible is why this vantage is no voice on others; empty: it is one. Held
+	// counts the failures of others that wait for the controls.
+	Ineligible string `json:"ineligible,omitempty"`
+	Held       int    `json:"held"`
 }

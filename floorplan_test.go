@@ -68,6 +68,7 @@ var doors = map[string][]string{
 	"google.golang.org/grpc":              {"probe"},
 	"go.etcd.io/raft":                     {"internal/sim"},
 	"github.com/hashicorp":                {"internal/ledger"},
+	"github.com/dchest/siphash":           {"dnsfallback"},
 	"go.etcd.io/bbolt":                    {"internal/ledger"},
 }
 

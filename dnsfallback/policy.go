@@ -20,6 +20,18 @@ type Policy struct {
 	nodes map[name]*node
 	// deepest is the most labels of any of them: a question with more matches none by itself.
 	deepest int
+	// replies counts the prepared answers, for their ids.
+	replies uint32
+}
+
+// firstID is that of the first answer of a policy; those below are of no zone.
+const firstID = 64
+
+// number gives an answer its id.
+func (p *Policy) number(r *reply) *reply {
+	p.replies++
+	r.id = firstID + p.replies
+	return r
 }
 
 // zone is one of the zones.

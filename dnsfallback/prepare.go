@@ -10,29 +10,29 @@ import (
 // prepare writes the answers of one node.
 func (p *Policy) prepare(n *node, ps *problems) {
 	if n.name == n.zone.apex {
-		n.zone.nodata = negative(n.zone, dns.RcodeSuccess)
-		n.zone.nxdomain = negative(n.zone, dns.RcodeNameError)
+		n.zone.nodata = p.number(negative(n.zone, dns.RcodeSuccess))
+		n.zone.nxdomain = p.number(negative(n.zone, dns.RcodeNameError))
 	}
 	if n.cut != nil {
 		if n.cut == n {
-			n.referral = p.refer(n)
+			n.referral = p.number(p.refer(n))
 			if ds := n.set(dns.TypeDS); ds != nil {
-				n.add(dns.TypeDS, p.follow(n, dns.TypeDS))
+				n.add(dns.TypeDS, p.number(p.follow(n, dns.TypeDS)))
 			}
 			p.fits(n.referral, n.set(dns.TypeNS), ps)
 		}
 		return
 	}
 	if alias := n.set(dns.TypeCNAME); alias != nil {
-		n.add(dns.TypeCNAME, p.follow(n, dns.TypeCNAME))
+		n.add(dns.TypeCNAME, p.number(p.follow(n, dns.TypeCNAME)))
 		for _, t := range p.typesBehind(n) {
-			n.add(t, p.follow(n, t))
+			n.add(t, p.number(p.follow(n, t)))
 		}
-		n.other = p.follow(n, dns.TypeNone)
+		n.other = p.number(p.follow(n, dns.TypeNone))
 		n.any = n.replies[0].reply
 	} else {
 		for _, s := range n.sets {
-			n.add(s.typ, p.follow(n, s.typ))
+			n.add(s.typ, p.number(p.follow(n, s.typ)))
 		}
 		if len(n.sets) > 0 {
 			n.any = refuseAny
@@ -57,7 +57,7 @@ func (p *Policy) fits(r *reply, s *rrset, ps *problems) {
 
 // negative is the answer for what is absent: the zone's SOA with the TTL that
 // the absence may be kept (RFC 2308 §2.1, §2.2, §5).
-func negative(z *zone, rcode byte) *reply {
+func negative(z *zone, rcode uint16) *reply {
 	b := newShiftingBuilder(z.apex, "")
 	b.r.rcode = rcode
 	b.authority(z.apex, z.absent)
@@ -68,6 +68,7 @@ func negative(z *zone, rcode byte) *reply {
 var refuseAny = func() *reply {
 	b := newShiftingBuilder(root, root)
 	b.answer(root, &rrset{typ: dns.TypeHINFO, ttl: 3600, data: [][]byte{[]byte("\x07RFC8482\x00")}})
+	b.r.id = 2
 	return b.done()
 }()
 

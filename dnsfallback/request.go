@@ -39,16 +39,16 @@ type request struct {
 	class  uint16
 
 	// edns: the packet has an OPT record (RFC 6891), of version and with size, its sender's limit.
-	edns     bool
-	version  uint8
-	size     uint16
-	do       bool
-	nsid     bool
-	alive    bool // asks for the timeout of the connection (RFC 7828)
-	cookie   []byte
-	subnet   []byte       // the client subnet option as it came (RFC 7871 §6)
-	prefix   netip.Prefix // and what it says; invalid if nothing usable
-	hasCooky bool
+	edns      bool
+	version   uint8
+	size      uint16
+	do        bool
+	nsid      bool
+	alive     bool // asks for the timeout of the connection (RFC 7828)
+	cookie    []byte
+	subnet    []byte       // the client subnet option as it came (RFC 7871 §6)
+	prefix    netip.Prefix // and what it says; invalid if nothing usable
+	hasCookie bool
 }
 
 // Verdicts of read that are no rcode.
@@ -61,7 +61,7 @@ const (
 // answer, or the rcode to refuse with.
 func (q *request) read(p []byte) int {
 	q.question, q.length, q.labels = nil, 0, 0
-	q.edns, q.do, q.nsid, q.alive, q.hasCooky = false, false, false, false, false
+	q.edns, q.do, q.nsid, q.alive, q.hasCookie = false, false, false, false, false
 	q.version, q.size, q.typ, q.class = 0, dns.MinMsgSize, 0, 0
 	q.cookie, q.subnet, q.prefix = nil, nil, netip.Prefix{}
 	if len(p) < headerLen {
@@ -98,7 +98,7 @@ func (q *request) read(p []byte) int {
 		return dns.RcodeFormatError
 	case q.edns && q.version > 0:
 		return dns.RcodeBadVers // RFC 6891 §6.1.3
-	case questions == 0 && !q.hasCooky:
+	case questions == 0 && !q.hasCookie:
 		return dns.RcodeFormatError // but for asking for a cookie (RFC 7873 §5.4)
 	}
 	return readOK
@@ -215,13 +215,13 @@ func (q *request) readOption(code uint16, data []byte) bool {
 	case dns.EDNS0NSID:
 		q.nsid = true
 	case dns.EDNS0COOKIE:
-		if q.hasCooky {
+		if q.hasCookie {
 			return true // the first counts (RFC 7873 §5.2)
 		}
 		if len(data) != 8 && (len(data) < 16 || len(data) > 40) {
 			return false // RFC 7873 §5.2.2
 		}
-		q.hasCooky, q.cookie = true, data
+		q.hasCookie, q.cookie = true, data
 	case dns.EDNS0SUBNET:
 		if q.subnet != nil {
 			return true

@@ -2,6 +2,7 @@ package dnsfallback
 
 import (
 	"encoding/binary"
+	"net/netip"
 
 	"github.com/miekg/dns"
 )
@@ -10,38 +11,182 @@ import (
 // no path breaks it up (RFC 9715 §3.1).
 const udpSize = 1232
 
-// answer appends the message that answers q from t. limit is the most octets
-// that the transport takes.
-func (t *Table) answer(dst []byte, q *request, limit int) []byte {
-	r := refused
-	switch {
-	case len(q.question) == 0:
-		r = empty
-	case q.class != dns.ClassINET:
-		// CHAOS names the software to whoever asks, and other classes are not served.
-	case q.typ == dns.TypeAXFR || q.typ == dns.TypeIXFR:
-	case q.typ == dns.TypeOPT || q.typ == dns.TypeNone:
-		r = malformed
-	case q.typ >= 128 && q.typ < dns.TypeANY:
-		r = unknownMeta
-	default:
-		r = t.policy.match(q)
+// The answers that are of no zone.
+var (
+	empty       = &reply{id: 3} // to a question for nothing but a cookie (RFC 7873 §5.4)
+	badCookie   = &reply{id: 4, rcode: dns.RcodeBadCookie}
+	badVersion  = &reply{id: 5, rcode: dns.RcodeBadVers}
+	malformed   = &reply{id: 6, rcode: dns.RcodeFormatError}
+	notDone     = &reply{id: 7, rcode: dns.RcodeNotImplemented}
+	noTransfer  = &reply{id: 8, rcode: dns.RcodeRefused, ede: dns.ExtendedErrorCodeProhibited}
+	otherClass  = &reply{id: 9, rcode: dns.RcodeRefused, ede: dns.ExtendedErrorCodeNotSupported}
+	unknownMeta = &reply{id: 10, rcode: dns.RcodeNotImplemented} // RFC 6895 §3.1
+)
+
+// refusal is the answer to what could not be read.
+func refusal(rcode int) *reply {
+	switch rcode {
+	case dns.RcodeBadVers:
+		return badVersion
+	case dns.RcodeNotImplemented:
+		return notDone
 	}
-	return q.compose(dst, r, limit)
+	return malformed
 }
 
-var (
-	empty       = &reply{} // to a question for nothing but a cookie
-	malformed   = &reply{rcode: dns.RcodeFormatError}
-	unknownMeta = &reply{rcode: dns.RcodeNotImplemented} // RFC 6895 §3.1
-)
+// lookup finds the answer to a question that could be read.
+func (t *Table) lookup(q *request) *reply {
+	switch {
+	case q.class != dns.ClassINET:
+		// CHAOS would name the software to whoever asks, and nobody uses the others.
+		return otherClass
+	case q.typ == dns.TypeAXFR || q.typ == dns.TypeIXFR:
+		return noTransfer
+	case q.typ == dns.TypeOPT || q.typ == dns.TypeNone:
+		return malformed
+	case q.typ >= 128 && q.typ < dns.TypeANY:
+		return unknownMeta
+	}
+	return t.policy.match(q)
+}
+
+// responder turns packets into answers. Each worker and each connection has its own.
+type responder struct {
+	*shared
+	q     request
+	x     extras
+	limit *limiter // nil over TCP, whose clients are where they say
+}
+
+// shared is what all responders of a server have in common.
+type shared struct {
+	nsid    []byte
+	secrets Secrets
+	// alive is the idle timeout of a connection in tenths of a second, as RFC 7828 §3.1 tells it.
+	alive uint16
+	udp   int // the most octets of one datagram
+	tally tally
+}
+
+// moment is the time of a batch.
+type moment struct {
+	unix uint32 // seconds, for cookies
+	ms   uint32 // milliseconds since the server began, for the limiter
+}
+
+// extras are what an answer carries in its OPT record.
+type extras struct {
+	nsid      []byte
+	hasCookie bool
+	cookie    [clientCookieLen + serverCookieLen]byte
+	subnet    []byte // as it was asked (RFC 7871 §7.2.1)
+	scope     uint8
+	alive     uint16 // 0: none
+	ede       uint16
+}
+
+// respond appends the answer to packet, or nothing for what deserves none.
+func (a *responder) respond(dst, packet []byte, t *Table, from netip.AddrPort, now moment, stream bool) []byte {
+	q, x := &a.q, &a.x
+	v := q.read(packet)
+	if v == readDrop || from.Port() == 0 {
+		a.tally.dropped.Add(1)
+		return dst
+	}
+	*x = extras{}
+	limit := min(int(q.size), a.udp)
+	if stream {
+		limit = dns.MaxMsgSize
+	}
+	if v != readOK {
+		r := refusal(v)
+		if a.over(from, r, now) != pass {
+			return dst
+		}
+		return a.send(dst, r, limit, stream)
+	}
+	r, known := empty, false
+	if q.hasCookie {
+		known = a.identify(from.Addr(), now)
+	}
+	switch {
+	case len(q.question) > 0:
+		r = t.lookup(q)
+	case len(q.cookie) > clientCookieLen && !known:
+		r = badCookie // RFC 7873 §5.4
+	}
+	if q.nsid {
+		x.nsid = a.nsid
+	}
+	if stream && q.alive {
+		x.alive = a.alive
+	}
+	x.subnet = q.subnet
+	x.ede = r.ede
+	if !known {
+		switch a.over(from, r, now) {
+		case drop:
+			return dst
+		case slip:
+			a.x = extras{}
+			return q.compose(dst, r, x, 0)
+		}
+	}
+	return a.send(dst, r, limit, stream)
+}
+
+// over asks the limiter, and counts.
+func (a *responder) over(from netip.AddrPort, r *reply, now moment) verdict {
+	if a.limit == nil {
+		return pass
+	}
+	v := a.limit.check(from.Addr(), r.id, now.ms)
+	switch v {
+	case drop:
+		a.tally.limited.Add(1)
+	case slip:
+		a.tally.slipped.Add(1)
+	}
+	return v
+}
+
+func (a *responder) send(dst []byte, r *reply, limit int, stream bool) []byte {
+	a.tally.answer(a.q.typ, r.rcode, stream)
+	return a.q.compose(dst, r, &a.x, limit)
+}
+
+// identify looks at the cookie that was sent, prepares the one to send back,
+// and reports whether the client is where it says.
+func (a *responder) identify(addr netip.Addr, now moment) bool {
+	q, x := &a.q, &a.x
+	x.hasCookie = true
+	copy(x.cookie[:], q.cookie[:clientCookieLen])
+	good, renew := a.secrets.verify(q.cookie, addr, now.unix)
+	if good && !renew {
+		copy(x.cookie[:], q.cookie)
+	} else {
+		a.secrets.sign((*[serverCookieLen]byte)(x.cookie[clientCookieLen:]), q.cookie, addr, now.unix)
+	}
+	switch {
+	case good:
+		a.tally.cookieGood.Add(1)
+	case len(q.cookie) > clientCookieLen:
+		a.tally.cookieBad.Add(1)
+	default:
+		a.tally.cookieNew.Add(1)
+	}
+	return good
+}
 
 // compose writes a whole message: header, the question as it came, the reply,
 // and an OPT record if one came.
-func (q *request) compose(dst []byte, r *reply, limit int) []byte {
+func (q *request) compose(dst []byte, r *reply, x *extras, limit int) []byte {
 	additional := r.additional
 	flags := flagQR | r.flags() | q.flags&(opcodeMask|flagRD)
-	size := headerLen + len(q.question) + q.optLen()
+	size := headerLen + len(q.question)
+	if q.edns {
+		size += x.len()
+	}
 	body, whole := len(r.body), true
 	if size+body > limit && r.optional > 0 {
 		body, whole = r.needed, false
@@ -70,26 +215,69 @@ func (q *request) compose(dst []byte, r *reply, limit int) []byte {
 		dst = r.put(dst, q.length, whole)
 	}
 	if q.edns {
-		dst = q.opt(dst, r)
+		dst = x.put(dst, r.rcode, q.do)
 	}
 	return dst
 }
 
-// optLen is what opt will append.
-func (q *request) optLen() int {
-	if !q.edns {
-		return 0
+const (
+	optLen    = 11
+	optionLen = 4
+)
+
+// len is how long the OPT record will be.
+func (x *extras) len() int {
+	n := optLen
+	if len(x.nsid) > 0 {
+		n += optionLen + len(x.nsid)
 	}
-	return 11
+	if x.hasCookie {
+		n += optionLen + len(x.cookie)
+	}
+	if x.subnet != nil {
+		n += optionLen + len(x.subnet)
+	}
+	if x.alive > 0 {
+		n += optionLen + 2
+	}
+	if x.ede > 0 {
+		n += optionLen + 2
+	}
+	return n
 }
 
-// opt appends the OPT record (RFC 6891 §6.1).
-func (q *request) opt(dst []byte, r *reply) []byte {
-	var o [11]byte
+// put appends the OPT record (RFC 6891 §6.1). Of the flags, DO is copied (RFC
+// 3225 §3) and all others are clear.
+func (x *extras) put(dst []byte, rcode uint16, do bool) []byte {
+	var o [optLen]byte
 	o[2] = typeOPT
 	binary.BigEndian.PutUint16(o[3:], udpSize)
-	if q.do {
-		binary.BigEndian.PutUint16(o[7:], flagDO) // copied (RFC 3225 §3); all other flags are clear
+	o[5] = byte(rcode >> 4)
+	if do {
+		binary.BigEndian.PutUint16(o[7:], flagDO)
 	}
-	return append(dst, o[:]...)
+	binary.BigEndian.PutUint16(o[9:], uint16(x.len()-optLen))
+	dst = append(dst, o[:]...)
+	if len(x.nsid) > 0 {
+		dst = append(option(dst, dns.EDNS0NSID, len(x.nsid)), x.nsid...)
+	}
+	if x.hasCookie {
+		dst = append(option(dst, dns.EDNS0COOKIE, len(x.cookie)), x.cookie[:]...)
+	}
+	if x.subnet != nil {
+		at := len(dst) + optionLen
+		dst = append(option(dst, dns.EDNS0SUBNET, len(x.subnet)), x.subnet...)
+		dst[at+3] = x.scope
+	}
+	if x.alive > 0 {
+		dst = binary.BigEndian.AppendUint16(option(dst, dns.EDNS0TCPKEEPALIVE, 2), x.alive)
+	}
+	if x.ede > 0 {
+		dst = binary.BigEndian.AppendUint16(option(dst, dns.EDNS0EDE, 2), x.ede)
+	}
+	return dst
+}
+
+func option(dst []byte, code uint16, length int) []byte {
+	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(dst, code), uint16(length))
 }

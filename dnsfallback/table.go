@@ -13,7 +13,7 @@ type Table struct {
 func (t *Table) Version() uint64 { return t.version }
 
 // refused is the answer to what is in none of the zones.
-var refused = &reply{rcode: dns.RcodeRefused}
+var refused = &reply{id: 1, rcode: dns.RcodeRefused, ede: dns.ExtendedErrorCodeNotAuthoritative}
 
 // match finds the answer of a question (RFC 1034 §4.3.2), but for state. It
 // takes the longest part of the name that exists: the closest encloser (RFC

@@ -3,6 +3,7 @@ package dnsfallback
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -94,14 +95,26 @@ func typeNumber(t testing.TB, s string) uint16 {
 	return n
 }
 
+// client is who asks, unless a test says otherwise.
+var client = netip.MustParseAddrPort("203.0.113.7:5353")
+
 // ask gives the answer of a table to a packet, as an independent codec reads it.
 func ask(t testing.TB, table *Table, packet []byte, limit int) *dns.Msg {
 	t.Helper()
-	var q request
-	if v := q.read(packet); v != readOK {
-		t.Fatalf("the question is refused with %d", v)
+	a := &responder{shared: &shared{udp: udpSize, nsid: []byte("fra-1"), secrets: Secrets{{1}}}}
+	out := a.respond(nil, packet, table, client, moment{}, true)
+	if limit < dns.MaxMsgSize {
+		a.udp = limit
+		if !a.q.edns { // as a client that can take so much
+			m := new(dns.Msg)
+			if err := m.Unpack(packet); err != nil {
+				t.Fatal(err)
+			}
+			m.SetEdns0(uint16(limit), false)
+			packet, _ = m.Pack()
+		}
+		out = a.respond(nil, packet, table, client, moment{}, false)
 	}
-	out := table.answer(nil, &q, limit)
 	if len(out) > limit {
 		t.Errorf("%d octets, and only %d were allowed", len(out), limit)
 	}
@@ -110,6 +123,15 @@ func ask(t testing.TB, table *Table, packet []byte, limit int) *dns.Msg {
 		t.Fatalf("the answer cannot be read: %v\n%x", err, out)
 	}
 	return m
+}
+
+// helping counts the additional records but for OPT.
+func helping(m *dns.Msg) int {
+	n := len(m.Extra)
+	if m.IsEdns0() != nil {
+		n--
+	}
+	return n
 }
 
 // show writes a message as the text tables do.
@@ -232,7 +254,7 @@ func TestCaseIsTheAskers(t *testing.T) {
 	}
 }
 
-// TestOneRecordSetInBothFamilies guards the answers against losing records of a large set.
+// TestLargeSets: no record is lost, and what does not fit is empty.
 func TestLargeSets(t *testing.T) {
 	z := Zone{Name: "example.com", NS: []string{"ns.example.net."}}
 	for i := range 2000 {
@@ -252,7 +274,7 @@ func TestLargeSets(t *testing.T) {
 	}
 	for _, limit := range []int{512, 1232, 20000} {
 		m := ask(t, table, question(t, "many.example.com", "A"), limit)
-		if !m.Truncated || len(m.Answer)+len(m.Ns)+len(m.Extra) > 0 || len(m.Question) != 1 {
+		if !m.Truncated || len(m.Answer)+len(m.Ns)+helping(m) > 0 || len(m.Question) != 1 {
 			t.Errorf("of %d octets: %s", limit, m)
 		}
 	}
@@ -266,13 +288,13 @@ func TestOptionalIsLeftOut(t *testing.T) {
 			fmt.Sprintf("sub NS ns%d.sub", i), fmt.Sprintf("ns%d.sub A 192.0.2.%d", i, i))
 	}
 	table := mustPolicy(t, []Zone{z}).Table(1)
-	if m := ask(t, table, question(t, "example.com", "MX"), 512); m.Truncated || len(m.Answer) != 20 || len(m.Extra) != 0 {
+	if m := ask(t, table, question(t, "example.com", "MX"), 512); m.Truncated || len(m.Answer) != 20 || helping(m) != 0 {
 		t.Errorf("MX in 512 octets:\n%s", m)
 	}
-	if m := ask(t, table, question(t, "example.com", "MX"), 1232); len(m.Extra) != 20 {
-		t.Errorf("MX in 1232 octets has %d helpful addresses of 20", len(m.Extra))
+	if m := ask(t, table, question(t, "example.com", "MX"), 1232); helping(m) != 20 {
+		t.Errorf("MX in 1232 octets has %d helpful addresses of 20", helping(m))
 	}
-	if m := ask(t, table, question(t, "x.sub.example.com", "A"), 512); !m.Truncated || len(m.Ns) != 0 {
+	if m := ask(t, table, question(t, "x.sub.example.com", "A"), 512); !m.Truncated || len(m.Ns)+helping(m) != 0 {
 		t.Errorf("a referral without room for its glue:\n%s", m)
 	}
 }
@@ -281,14 +303,19 @@ func TestOptionalIsLeftOut(t *testing.T) {
 func TestNoAllocation(t *testing.T) {
 	table := mustPolicy(t, exampleZones()).Table(1)
 	for _, n := range []string{"www.example.com", "x.y.wild.example.com", "no.such.example.com", "x.sub.example.com", "alias2.example.com"} {
-		p := question(t, n, "A", func(m *dns.Msg) { m.SetEdns0(1232, true) })
-		var q request
+		p := question(t, n, "A", func(m *dns.Msg) {
+			m.SetEdns0(1232, true)
+			m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_NSID{Code: dns.EDNS0NSID}, &dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: "0102030405060708"},
+				&dns.EDNS0_SUBNET{Code: dns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, Address: net.IP{203, 0, 113, 0}}}
+		})
+		a := &responder{shared: &shared{udp: udpSize, nsid: []byte("fra-1"), secrets: Secrets{{1}}}, limit: newLimiter(100, 2, [2]uint64{})}
 		buf := make([]byte, 0, udpSize)
+		var now moment
 		if got := testing.AllocsPerRun(100, func() {
-			if q.read(p) != readOK {
-				t.Fatal("refused")
+			now.ms += 100
+			if buf = a.respond(buf[:0], p, table, client, now, false); len(buf) == 0 {
+				t.Fatal("no answer")
 			}
-			buf = table.answer(buf[:0], &q, udpSize)
 		}); got != 0 {
 			t.Errorf("%s: %v allocations", n, got)
 		}
@@ -300,12 +327,13 @@ func BenchmarkAnswer(b *testing.B) {
 	for _, n := range []string{"www.example.com", "no.such.example.com", "x.sub.example.com"} {
 		b.Run(n, func(b *testing.B) {
 			p := question(b, n, "A")
-			var q request
+			a := &responder{shared: &shared{udp: udpSize, secrets: Secrets{{1}}}, limit: newLimiter(1e6, 2, [2]uint64{})}
 			buf := make([]byte, 0, udpSize)
+			var now moment
 			b.ReportAllocs()
 			for b.Loop() {
-				q.read(p)
-				buf = table.answer(buf[:0], &q, udpSize)
+				now.ms++
+				buf = a.respond(buf[:0], p, table, client, now, false)
 			}
 		})
 	}

@@ -22,8 +22,12 @@ const (
 // question stands so much further on, and the pointers in shifts grow by as
 // much. Pointers to the question's own name stay.
 type reply struct {
-	rcode byte
+	// id tells like answers from others, for the limiter.
+	id    uint32
+	rcode uint16
 	aa    bool
+	// ede says why, to those who read it (RFC 8914); 0 is nothing.
+	ede uint16
 	// answers, authority and additional count the records.
 	answers, authority, additional uint16
 	// optional is how many of the additional records may be left out if they do not fit.
@@ -37,7 +41,7 @@ type reply struct {
 
 // flags are the second word of the header for this reply.
 func (r *reply) flags() uint16 {
-	f := uint16(r.rcode)
+	f := r.rcode & 0xF
 	if r.aa {
 		f |= flagAA
 	}

@@ -1,0 +1,203 @@
+package dnsfallback
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Server answers at its addresses from the newest table. Its sockets belong to
+// their workers; the table is the one thing that changes, and is replaced whole.
+type Server struct {
+	settings Settings
+	shared   *shared
+	table    atomic.Pointer[Table]
+	began    time.Time
+	seed     [2]uint64
+
+	udp  []*net.UDPConn
+	tcp  []*net.TCPListener
+	door door
+}
+
+// Listen opens the sockets of a server. It answers nothing until [Server.Serve]
+// is called, which wants a table first. With no secrets, cookies are signed by
+// one that no other node knows.
+func Listen(s Settings, secrets Secrets) (*Server, error) {
+	s = s.WithDefaults()
+	if ps := s.Problems(); len(ps) > 0 {
+		return nil, errors.New(ps[0].String())
+	}
+	var random [32]byte
+	rand.Read(random[:])
+	if len(secrets) == 0 {
+		secrets = Secrets{Secret(random[:16])}
+	}
+	v := &Server{
+		settings: s,
+		shared: &shared{
+			nsid: []byte(s.Identity), secrets: secrets, udp: udpSize,
+			alive: uint16(min(s.TCP.Idle/(100*time.Millisecond), 1<<16-1)),
+		},
+		began: time.Now(),
+		seed:  [2]uint64{binary.LittleEndian.Uint64(random[16:]), binary.LittleEndian.Uint64(random[24:])},
+	}
+	v.door = door{most: s.TCP.Connections, each: s.TCP.PerNetwork, from: map[netip.Prefix]int{}}
+	for _, at := range s.Listen {
+		if err := v.open(at); err != nil {
+			v.close()
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// open opens the sockets of one address: TCP first, since for port 0 it chooses the port.
+func (v *Server) open(at netip.AddrPort) error {
+	network := "4"
+	if at.Addr().Is6() {
+		network = "6"
+	}
+	l, err := (&net.ListenConfig{Control: v.control(at)}).Listen(context.Background(), "tcp"+network, at.String())
+	if err != nil {
+		return fmt.Errorf("answering at %v: %w", at, err)
+	}
+	v.tcp = append(v.tcp, l.(*net.TCPListener))
+	at = netip.AddrPortFrom(at.Addr(), l.Addr().(*net.TCPAddr).AddrPort().Port())
+	for range v.settings.Workers {
+		c, err := (&net.ListenConfig{Control: v.control(at)}).ListenPacket(context.Background(), "udp"+network, at.String())
+		if err != nil {
+			return fmt.Errorf("answering at %v: %w", at, err)
+		}
+		v.udp = append(v.udp, c.(*net.UDPConn))
+	}
+	return nil
+}
+
+// control sets what must be set before a socket is bound.
+func (v *Server) control(at netip.AddrPort) func(string, string, syscall.RawConn) error {
+	return func(network, _ string, c syscall.RawConn) error {
+		var bad error
+		set := func(fd, level, option int) {
+			if err := unix.SetsockoptInt(fd, level, option, 1); err != nil && bad == nil {
+				bad = err
+			}
+		}
+		err := c.Control(func(f uintptr) {
+			fd := int(f)
+			if at.Addr().Is6() {
+				set(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
+			}
+			if network[:3] == "tcp" {
+				return
+			}
+			set(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT)
+			if at.Addr().IsUnspecified() {
+				if at.Addr().Is6() {
+					set(fd, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO)
+				} else {
+					set(fd, unix.IPPROTO_IP, unix.IP_PKTINFO)
+				}
+			}
+		})
+		return errors.Join(err, bad)
+	}
+}
+
+// Addresses are those that the server answers at, with their ports.
+func (v *Server) Addresses() []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, l := range v.tcp {
+		out = append(out, l.Addr().(*net.TCPAddr).AddrPort())
+	}
+	return out
+}
+
+// Set makes t the table that is answered from. A query sees one table from
+// beginning to end. A table that is older than the present one is refused.
+func (v *Server) Set(t *Table) error {
+	for {
+		old := v.table.Load()
+		if old != nil && t.version < old.version {
+			return fmt.Errorf("table %d is older than %d, which keeps serving", t.version, old.version)
+		}
+		if v.table.CompareAndSwap(old, t) {
+			return nil
+		}
+	}
+}
+
+// Table is the one that is answered from; nil before the first.
+func (v *Server) Table() *Table { return v.table.Load() }
+
+// Counters are what the server has done.
+func (v *Server) Counters() Counters { return v.shared.tally.read() }
+
+// Serve answers until the context ends, then answers what has arrived, closes
+// the sockets and returns. It is called once.
+func (v *Server) Serve(ctx context.Context) error {
+	defer v.close()
+	if v.table.Load() == nil {
+		return errors.New("there is no table to answer from")
+	}
+	var wg sync.WaitGroup
+	for _, c := range v.udp {
+		w, err := newWorker(v, c)
+		if err != nil {
+			return fmt.Errorf("answering at %v: %w", c.LocalAddr(), err)
+		}
+		wg.Go(w.run)
+	}
+	for _, l := range v.tcp {
+		wg.Go(func() { v.accept(l) })
+	}
+	<-ctx.Done()
+	now := time.Now()
+	for _, c := range v.udp {
+		c.SetReadDeadline(now) // wakes it; what is in its queue is still answered
+	}
+	for _, l := range v.tcp {
+		l.Close()
+	}
+	v.door.shut(now)
+	wg.Wait()
+	return nil
+}
+
+func (v *Server) close() {
+	for _, c := range v.udp {
+		c.Close()
+	}
+	for _, l := range v.tcp {
+		l.Close()
+	}
+}
+
+// moment is the time as answers need it.
+func (v *Server) moment() moment {
+	now := time.Now()
+	return moment{unix: uint32(now.Unix()), ms: uint32(now.Sub(v.began) / time.Millisecond)}
+}
+
+// responder makes one for a worker, or for a connection.
+func (v *Server) responder(stream bool) responder {
+	a := responder{shared: v.shared}
+	if !stream {
+		rate := uint32(*v.settings.RateLimit)
+		if rate > 0 {
+			rate = max(1, rate/uint32(v.settings.Workers)) // the kernel spreads a flood over them
+		}
+		a.limit = newLimiter(rate, uint32(*v.settings.Slip), v.seed)
+	}
+	return a
+}

@@ -34,7 +34,7 @@ func told(s probe.Service) string {
 // TestLooks: each node of a fleet looks at itself by the services' checks, at
 // every other site by their remote ones, and at the controls.
 func TestLooks(t *testing.T) {
-	const controls = `controls of "" from %s every 1s, 0s: resolver=198.51.100.53:53 page=198.51.100.80:443 router=198.51.100.1 nothing=198.51.100.80:9`
+	const controls = `controls of "" from %s every 1s, 50ms: resolver=198.51.100.53:53 page=198.51.100.80:443 router=198.51.100.1 nothing=198.51.100.80:9`
 	web := func(site, v4, v6 string) string {
 		return fmt.Sprintf(`web of %q from %%s every 1s, 200ms: page=https://%s/health page6=https://[%s]/health`, site, v4, v6)
 	}

@@ -23,6 +23,7 @@ const (
 	EventConfig   EventKind = "config"   // a configuration was loaded or refused
 	EventAlarm    EventKind = "alarm"    // something needs a person
 	EventRecovery EventKind = "recovery" // an alarm ended
+	EventDecision EventKind = "decision" // what waits for a person's yes began, was answered or ended
 	EventOperator EventKind = "operator" // who may sign orders was changed
 )
 

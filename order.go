@@ -69,3 +69,34 @@ func (o Order) Covers(p netip.Prefix) bool {
 	}
 	return false
 }
+
+// Approval is a person's answer to a decision that automation may not take alone.
+type Approval uint8
+
+const (
+	// Waiting: nobody has answered yet.
+	Waiting Approval = iota
+	// Approved: the site may, if every guard agrees when it asks.
+	Approved
+	// Rejected: it may not.
+	Rejected
+)
+
+func (a Approval) String() string {
+	switch a {
+	case Approved:
+		return "approved"
+	case Rejected:
+		return "rejected"
+	default:
+		return "waits"
+	}
+}
+
+// MarshalText writes the word of String.
+func (a Approval) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads one of waits, approved, rejected.
+func (a *Approval) UnmarshalText(b []byte) error {
+	return parseWord(b, a, "answer", Waiting, Approved, Rejected)
+}

@@ -34,6 +34,7 @@ func (s *state) apply(e Entry, rehearsed bool) Reply {
 	if invalid == "" && a.authorized() {
 		invalid = a.body()
 	}
+	a.endDecisions()
 	a.reply.Fence, a.reply.Invalid = s.Fence, invalid
 	return a.reply
 }
@@ -106,6 +107,8 @@ func (a *applying) body() string {
 		return a.unlock(*e.Scope)
 	case KindResume:
 		return a.resume(*e.Scope)
+	case KindApprove, KindReject:
+		return a.answer(e.Decision, e.Kind == KindApprove)
 	case KindOperator:
 		return a.operator(*e.Operator)
 	case KindDismiss:

@@ -105,6 +105,9 @@ func (a *applying) request(r steadycast.Request) Answer {
 	for _, p := range slices.Compact(prefixes) {
 		q := asking{applying: a, r: r, u: a.unit(r.Site, p), action: r.Action, sight: a.sees(p), ballots: ballots}
 		ruling := Ruling{Unit: q.u.Unit, Guards: q.all()}
+		if q.lay(ruling.Guards) {
+			ruling.Guards = q.all() // so that the answer names it
+		}
 		ruling.Permit = q.rule(&ruling)
 		ans.Rulings = append(ans.Rulings, ruling)
 	}

@@ -41,6 +41,8 @@ type Entry struct {
 	Scope    *Scope               `json:"scope,omitempty"`
 	Operator *steadycast.Operator `json:"operator,omitempty"`
 	Charter  *Charter             `json:"charter,omitempty"`
+	// Decision is the number of one that waits for a person.
+	Decision uint64 `json:"decision,omitempty"`
 	// Name is that of an operator.
 	Name string `json:"name,omitempty"`
 
@@ -76,6 +78,8 @@ const (
 	KindThaw       Kind = "thaw"        // and goes on: Scope
 	KindUnlock     Kind = "unlock"      // a person clears a lock: Scope
 	KindResume     Kind = "resume"      // a person ends `return: hold` for a unit: Scope
+	KindApprove    Kind = "approve"     // a person's yes to Decision, with Decide.Seen for the guards
+	KindReject     Kind = "reject"      // and no: Decision
 	KindOperator   Kind = "operator"    // an admin lets a person in, or changes his role or key: Operator
 	KindDismiss    Kind = "dismiss"     // an admin ends what a person may: Name
 	KindEpoch      Kind = "epoch"       // the ledger was recovered from what one voter had; Epoch is the new one

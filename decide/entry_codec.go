@@ -90,6 +90,8 @@ var kinds = []kindBodies{
 	{KindThaw, bodyScope, 0, steadycast.Mover},
 	{KindUnlock, bodyScope, 0, steadycast.Mover},
 	{KindResume, bodyScope, 0, steadycast.Mover},
+	{KindApprove, bodyDecision, bodyDecide, steadycast.Mover},
+	{KindReject, bodyDecision, 0, steadycast.Mover},
 	{KindOperator, bodyOperator, 0, steadycast.Admin},
 	{KindDismiss, bodyName, 0, steadycast.Admin},
 	{KindEpoch, 0, 0, nobody},
@@ -130,6 +132,7 @@ const (
 	bodyOperator
 	bodyCharter
 	bodyName
+	bodyDecision
 )
 
 // bodies is the set of fields that are there.
@@ -150,6 +153,7 @@ func (e Entry) bodies() body {
 		{e.Operator != nil, bodyOperator},
 		{e.Charter != nil, bodyCharter},
 		{e.Name != "", bodyName},
+		{e.Decision != 0, bodyDecision},
 	} {
 		if f.there {
 			b |= f.bit

@@ -41,6 +41,9 @@ type state struct {
 	// [Charter]. Of those there are, one at least is an admin.
 	Fleet     string          `json:"fleet,omitempty"`
 	Operators []operatorState `json:"operators,omitempty"`
+	// Decisions wait for a person, oldest first; Numbered is how many there ever were.
+	Decisions []Decision `json:"decisions,omitempty"`
+	Numbered  uint64     `json:"numbered,omitempty"`
 
 	index *index
 }
@@ -142,6 +145,7 @@ func (s *state) clone() state {
 	c.Orders = slices.Clone(s.Orders)
 	c.Freezes = slices.Clone(s.Freezes)
 	c.Operators = slices.Clone(s.Operators)
+	c.Decisions = slices.Clone(s.Decisions)
 	return c
 }
 

@@ -178,6 +178,14 @@ func (s *stage) play(line string) []string {
 		return s.play(rest)
 	case "again":
 		return s.say(s.apply(s.sent))
+	case "approve", "reject":
+		e := s.entry(Kind(words[0]))
+		e.Actor, e.Reason = "ann", text
+		e.Decision, _ = strconv.ParseUint(args[0], 10, 64)
+		if e.Kind == KindApprove {
+			e.Decide = &Decide{Seen: s.seen()}
+		}
+		return s.say(s.apply(e))
 	case "operator":
 		e := s.entry(KindOperator)
 		o := operatorOf(args[0])
@@ -596,6 +604,9 @@ func (s *stage) view() []string {
 			line += fmt.Sprintf(" (%s left)", wait(Time(o.LeftMS)))
 		}
 		out = append(out, line)
+	}
+	for _, d := range v.Decisions {
+		out = append(out, fmt.Sprintf("decision %d to %s %s, %s (%s left)", d.Number, d.Action, d.Unit, d.Answer, wait(Time(d.LeftMS))))
 	}
 	return out
 }

@@ -24,12 +24,14 @@ func (q *asking) orderGuard() verdictOf {
 		case q.action == steadycast.Withdraw && s.Mode == ModeObserve:
 			return refuses(0, fmt.Sprintf("steadycast withdraw %s", u.Unit),
 				"service %s has mode observe: it only says what it would do", s.Name)
-		case q.action == steadycast.Withdraw && s.Mode == ModeApprove:
-			return refuses(0, fmt.Sprintf("steadycast withdraw %s", u.Unit),
-				"service %s has mode approve: it waits for a person", s.Name)
 		case q.action == steadycast.Return && s.Return == ReturnHold && q.onHold():
 			return refuses(0, fmt.Sprintf("steadycast announce %s", u.Unit),
 				"service %s has return hold: healthy or not, it stays out until a person resumes it", s.Name)
+		}
+	}
+	for _, i := range q.services(u.Unit) {
+		if s := &q.Table.Services[i]; s.Mode == ModeApprove && q.needsApproval() {
+			return q.approval(s.Name)
 		}
 	}
 	return pass("no order stands over it")

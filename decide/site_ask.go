@@ -45,7 +45,7 @@ func (s *Site) blocked(u *unit, a steadycast.Action) (text string, until Now) {
 		return "on hold until a person resumes it", forever
 	}
 	switch mode := s.mode(u); {
-	case mode != ModeAuto && !(a == steadycast.Return && v.Recalled):
+	case mode == ModeObserve && !(a == steadycast.Return && v.Recalled):
 		return "mode " + mode, forever
 	case u.retryOf == a && u.retryAt > s.now:
 		return cmp.Or(u.refused, "asked a moment ago"), u.retryAt
@@ -185,23 +185,19 @@ func several(ps []netip.Prefix) string {
 	return fmt.Sprintf("and %d more: ", len(ps)-1)
 }
 
-// wouldAsk says once what mode approve or observe kept from being asked.
+// wouldAsk says once what mode observe kept from being asked.
 func (s *Site) wouldAsk(u *unit, a steadycast.Action) {
 	mode := s.mode(u)
-	if u.told == a || mode == ModeAuto || u.view.Order != steadycast.OrderNone || u.view.Frozen != "" ||
+	if u.told == a || mode != ModeObserve || u.view.Order != steadycast.OrderNone || u.view.Frozen != "" ||
 		(a == steadycast.Withdraw) == (u.view.Phase == steadycast.Out) {
 		return
 	}
 	u.told = a
 	why := "its services are healthy"
-	verb := "announce"
 	if a == steadycast.Withdraw {
-		why, verb = s.cause(u), "withdraw"
+		why = s.cause(u)
 	}
 	text := fmt.Sprintf("would ask to %s: %s; mode %s changes nothing", a, why, mode)
-	if mode == ModeApprove {
-		text += fmt.Sprintf(" without a person: steadycast %s %s --prefix %s", verb, s.name, u.id.Prefix)
-	}
 	s.note(steadycast.Event{Kind: steadycast.EventRequest, Prefix: u.id.Prefix, To: a.String(), Guard: "mode", Reason: text})
 }
 

@@ -246,7 +246,8 @@ func (s *Site) see(u *unit) {
 		u.reason = "the ledger counts it in"
 	}
 	if old.Order != v.Order || old.Locked != v.Locked || old.OnHold != v.OnHold ||
-		old.Frozen != v.Frozen || old.Breaker != v.Breaker || old.Recalled != v.Recalled {
+		old.Frozen != v.Frozen || old.Breaker != v.Breaker || old.Recalled != v.Recalled ||
+		old.Approved != v.Approved {
 		u.retryAt, u.guard = 0, "" // what refused may no longer
 	}
 	if !u.ever && v.Depreferred && v.Phase == steadycast.In && u.depref == "" && !s.wantIn(u) {

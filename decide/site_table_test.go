@@ -354,6 +354,8 @@ func (st *story) flag(u *UnitView, f string) {
 		u.Locked = false
 	case "onhold":
 		u.OnHold = true
+	case "approved":
+		u.Decision, u.Approved = 1, true
 	case "recalled":
 		u.Recalled = true
 	case "depref":

@@ -52,8 +52,8 @@ type Service struct {
 	// Sites that serve it; default all that are not witnesses.
 	Sites  []string `yaml:"sites" json:"sites,omitempty"`
 	Health Health   `yaml:"health" json:"health"`
-	// Mode is auto (default), observe (only says what it would do) or approve
-	// (says so too, and names the command with which a person does it).
+	// Mode is auto (default), observe (only says what it would do) or approve: what
+	// automation would do waits as a decision for a person's yes.
 	Mode string `yaml:"mode" json:"mode,omitempty"`
 	// Return is auto (default) or hold: healthy, on hold until a person resumes.
 	Return string `yaml:"return" json:"return,omitempty"`

@@ -19,6 +19,8 @@ type View struct {
 	Freezes  []StandingFreeze     `json:"freezes,omitempty"`
 	// Prefixes in order, with the numbers of their guards.
 	Prefixes []PrefixView `json:"prefixes"`
+	// Decisions wait for a person, oldest first.
+	Decisions []Decision `json:"decisions,omitempty"`
 	// Fleet is whose ledger it is; empty for a node's own.
 	Fleet string `json:"fleet,omitempty"`
 	// Operators in order of name. Without any, orders need no signature.
@@ -60,6 +62,10 @@ type UnitView struct {
 	// Recalled: a person ordered it back. It owes neither cooldown nor budget, is
 	// not on hold, and the site asks as soon as it is healthy, in any mode.
 	Recalled bool `json:"recalled,omitempty"`
+	// Decision is the number of what waits for a person, or was rejected, over the
+	// unit; Approved: the site may ask now.
+	Decision uint64 `json:"decision,omitempty"`
+	Approved bool   `json:"approved,omitempty"`
 	// Changed is when the phase last changed; CooldownLeft and the budget are at View.LT.
 	Changed        Time  `json:"changed"`
 	CooldownLeftMS int64 `json:"cooldown_left_ms,omitempty"`
@@ -124,6 +130,10 @@ func (s *state) view() View {
 		v.Orders = append(v.Orders, o)
 	}
 	v.Freezes = append(v.Freezes, s.Freezes...)
+	for _, d := range s.Decisions {
+		d.LeftMS = int64(d.Until - s.LT)
+		v.Decisions = append(v.Decisions, d)
+	}
 	v.Prefixes = make([]PrefixView, 0, len(s.Prefixes))
 	used, limit := 0, 0
 	if len(s.Table.Announcers()) > 1 {
@@ -156,6 +166,11 @@ func (s *state) unitView(u *unitState) UnitView {
 	v.OnHold = v.Order == steadycast.OrderNone && u.Phase == steadycast.Out && u.Auto && !u.Resumed && u.Pardon == noPardon &&
 		s.holds(u.Unit) && s.health(u.Unit).ok
 	v.Recalled = u.Pardon == sparesAll && u.Phase != steadycast.In
+	for _, d := range s.Decisions {
+		if d.Unit == u.Unit {
+			v.Decision, v.Approved = d.Number, d.Answer == steadycast.Approved
+		}
+	}
 	for _, f := range s.Freezes {
 		switch {
 		case !f.Scope.Covers(u.Unit):

@@ -49,6 +49,7 @@ type Wish struct {
 	Scope    *Scope               `json:"scope,omitempty"`
 	Operator *steadycast.Operator `json:"operator,omitempty"`
 	Name     string               `json:"name,omitempty"`
+	Decision uint64               `json:"decision,omitempty"`
 }
 
 // Context is what a wish of this kind is signed in.
@@ -102,7 +103,7 @@ func (s Signed) Wish() (w Wish, err error) {
 // and as a ledger without operators takes it.
 func (w Wish) Into(e *Entry) {
 	e.Kind, e.Actor, e.Reason = w.Kind, w.By, w.Reason
-	e.Scope, e.Operator, e.Name = w.Scope, w.Operator, w.Name
+	e.Scope, e.Operator, e.Name, e.Decision = w.Scope, w.Operator, w.Name, w.Decision
 	if w.Order != nil {
 		o := *w.Order
 		o.Actor, o.Reason = w.By, w.Reason

@@ -240,8 +240,17 @@ func (d *daemon) Carry(context.Context, api.Caller, decide.Signed) (decide.Reply
 	return decide.Reply{}, errors.New("nothing is signed here")
 }
 
+func (d *daemon) Enter(_ context.Context, _ api.Caller, w decide.Wish) (decide.Reply, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.entered = append(d.entered, fmt.Sprintf("%s %d: %s", w.Kind, w.Decision, w.Reason))
+	return decide.Reply{Fence: d.snap.View.Fence}, nil
+}
+
 func (d *daemon) Rehearse(context.Context, decide.Wish) (decide.Reply, error) {
-	return decide.Reply{}, errors.New("nothing is signed here")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return decide.Reply{Fence: d.snap.View.Fence}, nil
 }
 
 func (d *daemon) Reload(_ context.Context, _ api.Caller, dry bool) (api.Reload, error) {

@@ -24,7 +24,8 @@ import (
 // real ledger that knows three operators, maria (admin), joe (operator) and vic
 // (viewer), whose keys and public halves lie in the script's directory as
 // NAME.key and NAME.pub. The sites ams, fra and lon announce 192.0.2.0/24, and
-// are only said to.
+// are only said to; 198.51.100.0/24 too, with a service in mode approve, and fra asks
+// for it.
 func TestSignedScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata/signed",
@@ -56,11 +57,15 @@ func signedFleet(t *testing.T, dir string) (socket string, stop func(), err erro
 		people = append(people, pen.Operator)
 	}
 	table := decide.Table{Services: []decide.Service{{Name: "web", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}}}
+	table.Services = append(table.Services, decide.Service{Name: "api", Mode: decide.ModeApprove, Prefixes: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}})
 	for _, s := range []string{"ams", "fra", "lon"} {
 		table.Sites = append(table.Sites, decide.Place{Name: s})
 	}
 	led, err := ledger.Open("", table, ledger.Options{Fleet: "edge", Node: "ams-1", Operators: people})
 	if err != nil {
+		return "", nil, err
+	}
+	if err := wantsBack(led, "fra"); err != nil {
 		return "", nil, err
 	}
 	run, err := os.MkdirTemp("", "sc-signed")
@@ -91,6 +96,16 @@ func signedFleet(t *testing.T, dir string) (socket string, stop func(), err erro
 		led.Close()
 		os.RemoveAll(run)
 	}, nil
+}
+
+// wantsBack makes a site ask for a return that waits for a person.
+func wantsBack(led *ledger.Local, site string) error {
+	up := steadycast.Observation{Vantage: site, Subject: site, Service: "api", Seq: 1, Result: steadycast.Result{Outcome: steadycast.Up}}
+	_, err := led.Ask(context.Background(), steadycast.Request{
+		ID: steadycast.RequestID{Incarnation: 1, Seq: 1}, Site: site, Service: "api", Action: steadycast.Return, Reason: "passed 20 times",
+		Prefixes: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, Evidence: []steadycast.Observation{up},
+	}, steadycast.Verdict{Site: site, Service: "api", State: steadycast.Healthy})
+	return err
 }
 
 // signedBackend is the agent's own but for the agents, of which there are none.

@@ -79,6 +79,15 @@ func (b *Backend) Carry(ctx context.Context, _ api.Caller, signed decide.Signed)
 	return b.Ledger.Carry(ctx, signed)
 }
 
+// Enter enters a wish that nobody signed.
+func (b *Backend) Enter(ctx context.Context, who api.Caller, wish decide.Wish) (decide.Reply, error) {
+	for _, a := range b.Agents {
+		a.beatNow()
+	}
+	wish.By = who.String()
+	return b.Ledger.Enter(ctx, wish)
+}
+
 // Rehearse asks what would come of a wish.
 func (b *Backend) Rehearse(ctx context.Context, wish decide.Wish) (decide.Reply, error) {
 	for _, a := range b.Agents {

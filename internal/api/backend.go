@@ -23,6 +23,8 @@ type Backend interface {
 	// Carry brings what a person signed to the ledger, as it is. The caller is
 	// only who brought it.
 	Carry(ctx context.Context, who Caller, signed decide.Signed) (decide.Reply, error)
+	// Enter enters a wish that nobody signed, in the caller's name.
+	Enter(ctx context.Context, who Caller, wish decide.Wish) (decide.Reply, error)
 	// Rehearse asks what would come of a wish, and changes nothing.
 	Rehearse(ctx context.Context, wish decide.Wish) (decide.Reply, error)
 	// Reload reads the configuration again; a bad one changes nothing and is in

@@ -43,20 +43,35 @@ func (s *Server) postCarry(ctx context.Context, who Caller, q *decide.Signed) (a
 	return snap.outcome(reply, false, commandOfWish(&w), follows)
 }
 
+func (s *Server) postEnter(ctx context.Context, who Caller, w *decide.Wish) (any, error) {
+	return s.unsigned(who, w, false, func() (decide.Reply, error) { return s.backend.Enter(ctx, who, *w) })
+}
+
 func (s *Server) postTry(ctx context.Context, who Caller, w *decide.Wish) (any, error) {
-	if w.By == "" {
-		w.By = who.String()
-	}
+	return s.unsigned(who, w, true, func() (decide.Reply, error) { return s.backend.Rehearse(ctx, *w) })
+}
+
+func (s *Server) unsigned(who Caller, w *decide.Wish, dryRun bool, ask func() (decide.Reply, error)) (any, error) {
+	w.By = who.String()
 	snap := s.snapshot()
 	follows, err := snap.judge(w)
 	if err != nil {
 		return nil, err
 	}
-	reply, err := s.backend.Rehearse(ctx, *w)
+	reply, err := ask()
 	if err != nil {
 		return nil, err
 	}
-	return snap.outcome(reply, true, commandOfWish(w), follows)
+	return snap.outcome(reply, dryRun, commandOfWish(w), follows)
+}
+
+// getDecisions lists what waits for a person's yes, and what was answered lately.
+func (s *Server) getDecisions(r *http.Request) (any, error) {
+	if _, err := query(r); err != nil {
+		return nil, err
+	}
+	snap := s.snapshot()
+	return Page[decide.Decision]{snap.At, listed(snap.View.Decisions)}, nil
 }
 
 // judge refuses a wish that makes no sense, and says what follows from one that does.
@@ -94,6 +109,17 @@ func (s *Snapshot) judge(w *decide.Wish) ([]string, error) {
 			}
 		}
 		return []string{o.Name + " becomes " + o.Role.String()}, nil
+	case w.Kind == decide.KindApprove, w.Kind == decide.KindReject:
+		for _, d := range s.View.Decisions {
+			if d.Number != w.Decision {
+				continue
+			}
+			if w.Kind == decide.KindReject {
+				return []string{fmt.Sprintf("%s is not allowed to %s for an hour, or until what calls for it has ended", d.Unit, d.Action)}, nil
+			}
+			return []string{fmt.Sprintf("%s asks again at once, and every guard is asked again with it: %s", d.Unit.Site, d.Action)}, nil
+		}
+		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("no decision %d waits", w.Decision), Next: "steadycast decisions"}
 	case w.Kind == decide.KindDismiss:
 		return []string{"nothing that " + w.Name + " signs is taken any more; what was entered stands"}, nil
 	}
@@ -116,6 +142,9 @@ func commandOfWish(w *decide.Wish) string {
 			verb = v
 		}
 		return commandOf(verb, w.Scope.Site, []netip.Prefix{w.Scope.Prefix}, w.Reason)
+	}
+	if w.Decision != 0 {
+		return commandOf(fmt.Sprintf("%s %d", w.Kind, w.Decision), "", nil, w.Reason)
 	}
 	return commandOf(verbs[w.Kind], w.Name, nil, w.Reason)
 }

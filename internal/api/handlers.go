@@ -37,6 +37,8 @@ func (s *Server) mux() *http.ServeMux {
 	m.HandleFunc("POST /v1/resume", change(s.scope(decide.KindResume, "resume")))
 	m.HandleFunc("GET /v1/authority", read(s.getAuthority))
 	m.HandleFunc("POST /v1/carry", change(s.postCarry))
+	m.HandleFunc("GET /v1/decisions", read(s.getDecisions))
+	m.HandleFunc("POST /v1/enter", change(s.postEnter))
 	m.HandleFunc("POST /v1/try", change(s.postTry))
 	m.HandleFunc("POST /v1/reload", change(s.postReload))
 	m.HandleFunc("POST /v1/clear", change(s.postClear))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
 )
 
@@ -220,6 +221,11 @@ func (s *Snapshot) judgeDaemon(sum *Summary, _ []Row, _ []Tally) {
 }
 
 func (s *Snapshot) judgeWaiting(sum *Summary, rows []Row, _ []Tally) {
+	for _, d := range s.View.Decisions {
+		if d.Answer == steadycast.Waiting {
+			sum.say(LevelDegraded, "waits for a yes", fmt.Sprintf("steadycast approve %d --reason TEXT", d.Number))
+		}
+	}
 	if r := first(rows, OnHold); r != nil {
 		sum.say(LevelDegraded, "on hold", fmt.Sprintf("steadycast resume %s --reason TEXT", r.Unit.Site))
 	}

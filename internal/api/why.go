@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -102,6 +103,9 @@ func (w *Why) next() string {
 		return "steadycast peers --site " + site
 	case NotHeard:
 		return "steadycast sites"
+	}
+	if d := w.Committed.Decision; d != 0 && !w.Committed.Approved {
+		return fmt.Sprintf("steadycast approve %d --reason TEXT", d)
 	}
 	if len(w.Freeze) > 0 {
 		return "steadycast thaw" + scopeArgs(w.Freeze[0].Scope) + " --reason TEXT"

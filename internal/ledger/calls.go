@@ -129,9 +129,21 @@ func (c *calls) Carry(ctx context.Context, signed decide.Signed) (decide.Reply, 
 	return r.reply, r.err
 }
 
+// Enter records a wish that nobody signed.
+func (c *calls) Enter(ctx context.Context, wish decide.Wish) (decide.Reply, error) {
+	return c.unsigned(ctx, wish, false)
+}
+
 // Rehearse says what would come of a wish.
 func (c *calls) Rehearse(ctx context.Context, wish decide.Wish) (decide.Reply, error) {
-	r := c.call(ctx, op{try: true, entry: func(l *leader, now time.Duration) decide.Entry {
+	return c.unsigned(ctx, wish, true)
+}
+
+func (c *calls) unsigned(ctx context.Context, wish decide.Wish, try bool) (decide.Reply, error) {
+	if wish.Kind.Role() == steadycast.NoRole {
+		return decide.Reply{}, Invalid(fmt.Sprintf("an entry of kind %q is nobody's wish", wish.Kind))
+	}
+	r := c.call(ctx, op{try: try, entry: func(l *leader, now time.Duration) decide.Entry {
 		e := l.entry(now, wish.Kind)
 		wish.Into(&e)
 		l.look(now, &e)

@@ -257,6 +257,11 @@ func (c *Client) Carry(ctx context.Context, signed decide.Signed) (decide.Reply,
 	return c.person(ctx, again, pathCarry, signed)
 }
 
+// Enter records a wish that nobody signed.
+func (c *Client) Enter(ctx context.Context, wish decide.Wish) (decide.Reply, error) {
+	return c.person(ctx, once, pathEnter, wish)
+}
+
 // Rehearse says what would come of a wish.
 func (c *Client) Rehearse(ctx context.Context, wish decide.Wish) (decide.Reply, error) {
 	return c.person(ctx, again, pathTry, wish)

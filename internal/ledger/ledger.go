@@ -56,6 +56,10 @@ type Ledger interface {
 	// signature is not.
 	Carry(ctx context.Context, signed decide.Signed) (decide.Reply, error)
 
+	// Enter records a wish that nobody signed. A ledger that knows operators
+	// refuses it; a node's own takes it from whoever may write to its socket.
+	Enter(ctx context.Context, wish decide.Wish) (decide.Reply, error)
+
 	// Rehearse says what would come of a wish if an operator who may signed it,
 	// and changes nothing. The wish has no signature: one that had could be carried.
 	Rehearse(ctx context.Context, wish decide.Wish) (decide.Reply, error)

@@ -36,6 +36,7 @@ type viewDelta struct {
 	Prefixes  []decide.PrefixView      `json:"prefixes,omitempty"`
 	Orders    *[]decide.StandingOrder  `json:"orders,omitempty"`
 	Freezes   *[]decide.StandingFreeze `json:"freezes,omitempty"`
+	Decisions *[]decide.Decision       `json:"decisions,omitempty"`
 	Operators *[]decide.OperatorView   `json:"operators,omitempty"`
 }
 
@@ -85,6 +86,9 @@ func difference(was, is *decide.View) (d viewDelta, ok bool) {
 	if !slices.Equal(was.Operators, is.Operators) {
 		d.Operators = whole(is.Operators)
 	}
+	if !slices.Equal(was.Decisions, is.Decisions) {
+		d.Decisions = whole(is.Decisions)
+	}
 	return d, true
 }
 
@@ -128,6 +132,9 @@ func (d *viewDelta) follow(was *decide.View) (decide.View, error) {
 	}
 	if d.Operators != nil {
 		is.Operators = *d.Operators
+	}
+	if d.Decisions != nil {
+		is.Decisions = *d.Decisions
 	}
 	return is, nil
 }

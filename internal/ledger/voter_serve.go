@@ -76,6 +76,7 @@ func (v *Voter) newServer() *http.Server {
 		return v.SetTable(ctx, c.Table, c.Actor, c.Reason)
 	})
 	serve(v, mux, pathCarry, func(ctx context.Context, _ Identity, s decide.Signed) (any, error) { return v.Carry(ctx, s) })
+	serve(v, mux, pathEnter, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Enter(ctx, w) })
 	serve(v, mux, pathTry, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Rehearse(ctx, w) })
 	serve(v, mux, pathBeat, func(_ context.Context, who Identity, c beatCall) (any, error) {
 		if err := own(who, c.Beat.Site); err != nil {
@@ -227,6 +228,8 @@ func mayRepeat(in any, err error) bool {
 		return c.Try && !isAnswer(err)
 	case doCall:
 		return c.Try && !isAnswer(err)
+	case decide.Wish:
+		return false // it may be one that is entered
 	}
 	return !isAnswer(err)
 }

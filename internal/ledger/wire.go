@@ -14,6 +14,7 @@ const (
 	pathDo     = "/v1/do"     // doCall → decide.Reply
 	pathTable  = "/v1/table"  // tableCall → decide.Reply
 	pathCarry  = "/v1/carry"  // decide.Signed → decide.Reply
+	pathEnter  = "/v1/enter"  // decide.Wish → decide.Reply
 	pathTry    = "/v1/try"    // decide.Wish → decide.Reply
 	pathBeat   = "/v1/beat"   // beatCall → beatReply
 	pathState  = "/v1/state"  // {} → State

@@ -112,6 +112,17 @@ type Request struct {
 	Reason   string         `json:"reason,omitempty"`
 	// Evidence is what the ledger re-checks; it enters the log only with a grant.
 	Evidence []Observation `json:"evidence,omitempty"`
+	// Conditions are what the services of the prefixes require for this action,
+	// each as it came out at the site.
+	Conditions []Condition `json:"conditions,omitempty"`
+}
+
+// Condition is what a service requires before it leaves or returns, as it came
+// out. Only Up lets it pass.
+type Condition struct {
+	Service string  `json:"service"`
+	Outcome Outcome `json:"outcome"`
+	Text    string  `json:"text,omitempty"`
 }
 
 // Fence orders everything that acts: an actuator refuses a lower one than it

@@ -78,7 +78,7 @@ func (c *CrossCheck) Keep(t Table) {
 // them see it up.
 func (x *target) poll(now, window Now) (known, up int) {
 	for i := range x.looks {
-		if l := &x.looks[i]; l.knows(now, window) {
+		if l := &x.looks[i]; l.vantage != x.subject && l.knows(now, window) {
 			known++
 			if l.outcome == steadycast.Up {
 				up++

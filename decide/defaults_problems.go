@@ -119,7 +119,18 @@ func (c *critic) services() {
 		c.serviceSites(at, s)
 		c.word(at+".mode", s.Mode, ModeAuto, ModeApprove, ModeObserve)
 		c.word(at+".return", s.Return, ReturnAuto, ReturnHold)
+		c.length(at+".require.withdraw", s.Require.Withdraw)
+		c.length(at+".require.return", s.Require.Return)
 		c.health(at+".health", s.Health, c.d.Services[i].Health)
+	}
+}
+
+// length bounds what stands in every entry of a table; whoever has the checks
+// judges what it says.
+func (c *critic) length(path, text string) {
+	const most = 4096
+	if len(text) > most {
+		c.say(path, "has %d characters; at most %d", len(text), most)
 	}
 }
 

@@ -85,6 +85,7 @@ type stage struct {
 	lt     Time
 	seq    map[string]uint64
 	hidden []string
+	cond   []steadycast.Condition
 	said   map[string]string // by vantage, where it is not of the site's opinion
 	barred []Ineligible      // whom the proposer does not take
 	passes []Passing         // and what it heard pass
@@ -248,6 +249,16 @@ func (s *stage) play(line string) []string {
 			s.passes = []Passing{{Subject: args[0], Service: "web", Vantages: args[1:]}}
 		}
 		return nil
+	case "condition": // up|down|unknown, of what web requires; nothing: the site says nothing
+		s.cond = nil
+		if len(args) > 0 {
+			c := steadycast.Condition{Service: "web", Text: text}
+			if err := c.Outcome.UnmarshalText([]byte(args[0])); err != nil {
+				s.t.Fatal(err)
+			}
+			s.cond = []steadycast.Condition{c}
+		}
+		return nil
 	case "hide":
 		s.hidden = args
 		return nil
@@ -351,6 +362,10 @@ func (s *stage) table(args []string) []string {
 			t.Services[0].Mode = v
 		case "return":
 			t.Services[0].Return = v
+		case "require_withdraw":
+			t.Services[0].Require.Withdraw = v
+		case "require_return":
+			t.Services[0].Require.Return = v
 		case "floor":
 			n := num(v)
 			for _, p := range t.Services[0].Prefixes {
@@ -414,6 +429,7 @@ func (s *stage) request(site string, args []string, reason string) steadycast.Re
 	s.seq[site]++
 	r := steadycast.Request{
 		ID: steadycast.RequestID{Incarnation: 1, Seq: s.seq[site]}, Site: site, Service: "web", Reason: reason,
+		Conditions: s.cond,
 	}
 	if err := r.Action.UnmarshalText([]byte(args[0])); err != nil {
 		s.t.Fatal(err)

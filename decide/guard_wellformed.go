@@ -30,6 +30,8 @@ func (a *applying) wellFormed(r steadycast.Request) steadycast.GuardAnswer {
 		g.Text = "the request names no prefix"
 	case len(r.Evidence) > maxEvidence:
 		g.Text = fmt.Sprintf("%d observations as evidence; at most %d", len(r.Evidence), maxEvidence)
+	case len(r.Conditions) > len(a.Table.Services):
+		g.Text = fmt.Sprintf("%d conditions of %d services", len(r.Conditions), len(a.Table.Services))
 	default:
 		g.Pass = true
 		g.Text = fmt.Sprintf("%s of %s for %s", r.ID, r.Site, list(r.Prefixes))

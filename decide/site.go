@@ -3,6 +3,7 @@ package decide
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -267,6 +268,9 @@ type gist struct {
 // observed takes one round and reports whether more than counters changed.
 func (s *Site) observed(now Now, in Observed) bool {
 	o := in.Observation
+	if strings.Contains(o.Service, "/") {
+		return s.required(now, in)
+	}
 	i := slices.IndexFunc(s.services, func(sv service) bool { return sv.conf.Name == o.Service })
 	if o.Subject != s.name || i < 0 {
 		return false

@@ -161,6 +161,7 @@ func (s *Site) request(now Now, first *unit, a steadycast.Action, prefixes []net
 		}
 		req.Evidence = append(req.Evidence, sv.jury.evidence()...)
 	}
+	req.Conditions = s.conditions(first, a)
 	s.asked = &asked{req: req, first: now, next: now + resendEvery}
 	// A request that was refused is made again and again; people hear of it once.
 	if first.told != a {

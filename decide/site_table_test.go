@@ -195,6 +195,7 @@ func (st *story) build(ws []string) {
 	sv := map[string]*Service{}
 	var names []string
 	var mode string
+	var require Require
 	t.Sites = []Place{{Name: ws[0]}}
 	for _, w := range ws[1:] {
 		k, v, _ := strings.Cut(w, "=")
@@ -217,6 +218,13 @@ func (st *story) build(ws []string) {
 			sv[name], names = s, append(names, name)
 		case "any":
 			t.Prefixes = append(t.Prefixes, Prefix{Prefix: netip.MustParsePrefix(v), Needs: NeedsAny})
+		case "require":
+			a, expr, _ := strings.Cut(v, ":")
+			if a == "withdraw" {
+				require.Withdraw = expr
+			} else {
+				require.Return = expr
+			}
 		case "mode":
 			mode = v
 		case "fall":
@@ -248,7 +256,7 @@ func (st *story) build(ws []string) {
 		sv["web"] = &Service{Name: "web", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
 	}
 	for _, n := range names {
-		sv[n].Health, sv[n].Mode = h, mode
+		sv[n].Health, sv[n].Mode, sv[n].Require = h, mode, require
 		t.Services = append(t.Services, *sv[n])
 	}
 	if ps := t.Problems(); len(ps) > 0 {
@@ -491,6 +499,9 @@ func (st *story) show(effects []Effect) {
 				who = append(who, o.Vantage+":"+o.Result.Outcome.String())
 			}
 			fmt.Fprintf(&st.b, "  ask %s %s %v class=%s evidence=%v\n", e.Request.ID, e.Request.Action, e.Request.Prefixes, e.Request.Class, who)
+			for _, c := range e.Request.Conditions {
+				fmt.Fprintf(&st.b, "    condition of %s: %s: %s\n", c.Service, c.Outcome, c.Text)
+			}
 		case GiveUp:
 			fmt.Fprintf(&st.b, "  give up through %s, still announcing %v\n", e.ID, e.Units)
 		case Announce:

@@ -57,6 +57,16 @@ type Service struct {
 	Mode string `yaml:"mode" json:"mode,omitempty"`
 	// Return is auto (default) or hold: healthy, on hold until a person resumes.
 	Return string `yaml:"return" json:"return,omitempty"`
+	// Require says what must be true besides, before it leaves or returns.
+	Require Require `yaml:"require" json:"require,omitzero"`
+}
+
+// Require are conditions over named checks of the service that are not part of
+// its health: a replica has caught up, data is owned here. Each is evaluated at
+// the site; false and unknown refuse. A person's order is not bound by them.
+type Require struct {
+	Withdraw string `yaml:"withdraw" json:"withdraw,omitempty"`
+	Return   string `yaml:"return" json:"return,omitempty"`
 }
 
 // Health says when a service's state changes. Counts are rounds of probes.

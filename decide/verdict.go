@@ -22,6 +22,8 @@ type service struct {
 	told   bool   // people and the ledger know that it is held
 	why    string // it is held
 
+	mayLeave, mayReturn condition // what `require:` came to
+
 	fast     bool // the pace last asked for
 	answered bool // the first withdrawal request since Unhealthy was concluded
 	reported Now  // when the ledger was last told

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/steadycast/steadycast"
 )
@@ -57,9 +58,10 @@ func (a *applying) refund(u *unitState) {
 		u.Cycles, u.Back = u.Cycles[:n-1:n-1], true
 		u.Locked = u.Locked && a.cycles(u) >= a.Table.Guards.LockCycles
 	}
-	// One charge stands for all prefixes of a request; it goes with the last of them.
+	// One charge stands for all prefixes of a request; it goes with the last of
+	// them. Another may have left by it and be on its way back already.
 	for _, x := range a.Units {
-		if x.Unit.Site == u.Unit.Site && x.Unit != u.Unit && x.Phase == steadycast.Out && x.Auto && x.Permit.ID == id {
+		if x.Unit.Site == u.Unit.Site && slices.ContainsFunc(x.Charges, func(c charge) bool { return c.ID == id }) {
 			return
 		}
 	}

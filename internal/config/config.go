@@ -142,7 +142,7 @@ func (f Fleet) probes(site, vantage string) []probe.Service {
 		p := probe.Service{Name: s.Name, Subject: site, Vantage: vantage}
 		switch r := s.Remote; {
 		case site == vantage:
-			p.Checks, p.Up, p.Interval, p.FastInterval = s.Checks, s.Up, s.Health.Interval, s.Health.FastInterval
+			p.Checks, p.Up, p.Interval, p.FastInterval = s.health(), s.Up, s.Health.Interval, s.Health.FastInterval
 		case r != nil:
 			v4, v6 := subject.reached(s.Name)
 			p.Checks, p.Up, p.Interval, p.FastInterval = allAbout(r.Checks, replacer(site, v4, v6)), r.Up, r.Interval, r.FastInterval
@@ -150,6 +150,9 @@ func (f Fleet) probes(site, vantage string) []probe.Service {
 			continue
 		}
 		out = append(out, p)
+		if site == vantage {
+			out = append(out, s.required(site)...)
+		}
 	}
 	return out
 }

@@ -179,6 +179,7 @@ func (j *judge) fleet() {
 			}
 			j.say(r, join(at, p.Path), "%s", p.Text)
 		}
+		j.require(at, s)
 		j.remote(at, s, full.Services[i].Health)
 	}
 	if len(f.Zones) > 0 {

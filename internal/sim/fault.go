@@ -2,6 +2,8 @@ package sim
 
 import (
 	"time"
+
+	"github.com/steadycast/steadycast/decide"
 )
 
 // strike makes a fault happen.
@@ -126,7 +128,7 @@ func (w *world) crashVoter(f *fault) {
 
 // revive starts a voter that is down, if its host has power.
 func (v *voter) revive() {
-	if !v.up && v.w.places[v.place].up {
+	if !v.up && v.formatted && v.w.places[v.place].up {
 		v.start()
 	}
 }
@@ -134,6 +136,50 @@ func (v *voter) revive() {
 func (w *world) stallVoter(f *fault) {
 	v := w.voterOf(f)
 	v.stalled = max(v.stalled, w.now+f.last/2)
+}
+
+// restoreBackup loses all voters and everything committed since now; a while
+// after, a person recovers the ledger from what was kept: in a new epoch, frozen
+// until it was looked at. No more than once, for it is a disaster.
+func (w *world) restoreBackup(f *fault) {
+	d := w.leader()
+	if d == nil || d.v.view.Fence.Epoch == 0 || w.lost != nil || w.now+2*f.last+20*time.Second > w.calm {
+		return
+	}
+	w.lost = d.v.fleet.Snapshot()
+	w.in(2*f.last, func() {
+		w.say("all voters are lost")
+		for _, v := range w.voters {
+			if v.up {
+				v.crash()
+			}
+			v.formatted = false
+		}
+		w.in(6*time.Second, w.recover)
+	})
+}
+
+// recover gives all voters one disk.
+func (w *world) recover() {
+	f := decide.NewFleet()
+	must(f.Restore(w.lost))
+	w.bendRecovery(f)
+	index, term := uint64(0), uint64(0)
+	for _, v := range w.voters {
+		last, err := v.disk.LastIndex()
+		must(err)
+		hard, _, err := v.disk.InitialState()
+		must(err)
+		index, term = max(index, last), max(term, hard.GetTerm())
+	}
+	view := f.View()
+	w.judge.recovered(view)
+	w.say("the ledger is recovered at %v", view.Fence)
+	for _, v := range w.voters {
+		v.format(len(w.voters), index+1000, term+10, f.Snapshot())
+		v.revive()
+	}
+	w.in(10*time.Second, func() { w.scoped(decide.KindThaw, decide.Scope{}) })
 }
 
 // passOnLate keeps one voter's followers at what was committed when it began.

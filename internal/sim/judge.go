@@ -38,6 +38,7 @@ type history struct {
 	returning decide.Time // ledger time of an automatic return that is under way; 0 for none
 	returned  decide.Time // and of the last that was proven
 	pardoned  bool        // an order stood over it since it was in
+	forgotten bool        // the ledger was recovered from an older copy, and says nothing true of it since
 	added     cause       // why its site wants it announced
 }
 
@@ -225,7 +226,7 @@ func (j *judge) executed(a *agent, prefix int, c cause) {
 	j.holds(iAlone, now-j.heard[p.i] <= 15*time.Second, "%s leaves, and has heard nothing of the ledger for %v", p.name, now-j.heard[p.i])
 
 	j.witnessed(p, c.id, ask)
-	if u := phaseOf(&j.view, k.unit); u != nil {
+	if u := phaseOf(&j.view, k.unit); u != nil && !h.forgotten {
 		j.holds(iCounted, u.Phase != steadycast.In, "%s leaves by %s while the ledger counts it in", k.unit, c.id)
 	}
 

@@ -26,10 +26,7 @@ func (j *judge) applied(v *voter, p parcel, r decide.Reply) {
 		j.holds(iReplicas, j.replies[index] == sum, "voter %d answers otherwise at entry %d (%s)", v.id, index, p.entry.Kind)
 	}
 	if index%statesEvery == 0 {
-		state := v.fleet.Hash()
-		old, known := j.states[index]
-		j.states[index] = state
-		j.holds(iReplicas, !known || old == state, "voter %d differs in its state at entry %d", v.id, index)
+		j.same(v, "by the log")
 	}
 	if !first {
 		return
@@ -49,6 +46,36 @@ func (j *judge) applied(v *voter, p parcel, r decide.Reply) {
 	j.persons(p.entry, r)
 	j.granted(r)
 	j.moved(before)
+}
+
+// kept notes the state of a snapshot.
+func (j *judge) kept(v *voter) { j.same(v, "when it takes a snapshot") }
+
+// restored holds a machine that was set to a snapshot against those that got there by the log.
+func (j *judge) restored(v *voter) { j.same(v, "after a snapshot") }
+
+// same: whoever is at an index has the same state.
+func (j *judge) same(v *voter, when string) {
+	state := v.fleet.Hash()
+	old, known := j.states[v.applied]
+	j.states[v.applied] = state
+	j.holds(iReplicas, !known || old == state, "voter %d differs in its state at entry %d, %s", v.id, v.applied, when)
+}
+
+// recovered: the ledger goes on from an older copy. What was spent and counted
+// since is forgotten, and a person who thaws it answers for that; what is on the
+// wire is not forgotten.
+func (j *judge) recovered(v decide.View) {
+	j.happen("ledger recovered")
+	j.holds(iFence, v.Fence.Compare(j.view.Fence) > 0, "the recovered ledger stands at %v, and stood at %v before", v.Fence, j.view.Fence)
+	j.view, j.spent = v, nil
+	for i := range j.units {
+		for k := range j.units[i] {
+			h := &j.units[i][k]
+			h.forgotten, h.executed, h.granted, h.cycles = true, nil, nil, nil
+			h.left, h.back, h.locked, h.returning, h.returned = false, false, false, 0, 0
+		}
+	}
 }
 
 func hashOf(x any) uint64 {
@@ -163,7 +190,8 @@ func (j *judge) moved(before decide.View) {
 		switch u.Phase {
 		case steadycast.In:
 			h.pardoned = u.Order != steadycast.OrderNone
-			j.holds(iCounted, !h.onPurpose, "%s is counted in, and left on purpose", u.Unit)
+			j.holds(iCounted, !h.onPurpose || h.forgotten, "%s is counted in, and left on purpose", u.Unit)
+			h.forgotten = h.forgotten && h.onPurpose
 			if old.Phase == steadycast.Returning {
 				h.back, h.returned = true, h.returning
 			}

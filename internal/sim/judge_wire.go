@@ -29,7 +29,7 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 			j.holds(iLock, !h.locked, "%s %s returns after %d cycles, and no person unlocked it", p.name, w.prefixes[prefix], len(h.cycles))
 			j.happen("returned")
 		}
-		h.onPurpose, h.forced, h.lost = false, false, false
+		h.onPurpose, h.forced, h.lost, h.forgotten = false, false, false, false
 		return
 	}
 	h.offAt = w.now
@@ -52,7 +52,7 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 	}
 	h.forced = why.kind == byOrder && j.forcedOut(p, prefix)
 	j.purposes(prefix)
-	if u := phaseOf(&j.view, w.unit(p, prefix)); u != nil {
+	if u := phaseOf(&j.view, w.unit(p, prefix)); u != nil && !h.forgotten {
 		j.holds(iCounted, u.Phase != steadycast.In, "%s left on purpose and the ledger counts it in", u.Unit)
 	}
 }
@@ -125,13 +125,13 @@ func (j *judge) forcedOut(p *place, prefix int) bool {
 // schedule plans what the judge looks at by itself: the quiet end.
 func (j *judge) schedule() {
 	end := j.w.o.Length
-	j.w.at(end-20*time.Second, j.recovered)
+	j.w.at(end-20*time.Second, j.back)
 	j.w.at(end-19*time.Second, j.fail)
 	j.w.at(end-time.Second, j.gone)
 }
 
-// recovered: whatever may announce does.
-func (j *judge) recovered() {
+// back: whatever may announce does.
+func (j *judge) back() {
 	w := j.w
 	d := w.leader()
 	if !j.holds(iReturn, d != nil, "no voter leads, and all of them have been well for %v", w.now-w.calm) {

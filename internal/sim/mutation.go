@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -57,6 +58,9 @@ const (
 	noLock                 = "no-lock"
 	noCooldown             = "no-cooldown"
 	noBreaker              = "no-breaker"
+	snapshotForgets        = "snapshot-forgets"
+	backupSameEpoch        = "backup-same-epoch"
+	backupThawed           = "backup-thawed"
 )
 
 var mutations = []mutation{
@@ -96,6 +100,9 @@ var mutations = []mutation{
 	{noLock, "there is no lock", "lock", nil},
 	{noCooldown, "there is no cooldown", "cooldown", nil},
 	{noBreaker, "there is no breaker", "breaker", nil},
+	{snapshotForgets, "a snapshot holds the phases, and not what was spent and answered", "fleet-budget", nil},
+	{backupSameEpoch, "a ledger recovered from an older copy goes on counting where that stood", "none", []string{"backup", "flap", "service", "together"}},
+	{backupThawed, "a ledger recovered from an older copy decides at once, before a person looked", "floor", []string{"backup", "flap", "service", "together"}},
 }
 
 func findMutation(name string) (mutation, bool) {
@@ -169,6 +176,38 @@ func (a *agent) bendView(v decide.View) decide.View {
 func (v *voter) bendApply(p *parcel) {
 	if v.w.is(clockDelta) {
 		p.entry.LT = v.fleet.LT() + decide.Time(p.delta/time.Millisecond)
+	}
+}
+
+// bendSnapshot changes a snapshot before a replica is set to it.
+func (v *voter) bendSnapshot(b []byte) []byte {
+	if !v.w.is(snapshotForgets) {
+		return b
+	}
+	var state map[string]json.RawMessage
+	must(json.Unmarshal(b, &state))
+	delete(state, "charges") // what the fleet's budget was spent on
+	delete(state, "slots")   // and what was answered
+	b, err := json.Marshal(state)
+	must(err)
+	return b
+}
+
+// bendRecovery is what a person does to an older copy of the ledger before it serves.
+func (w *world) bendRecovery(f *decide.Fleet) {
+	if w.is(backupSameEpoch) {
+		return
+	}
+	e := decide.Entry{
+		Kind: decide.KindEpoch, Schema: decide.Schema, Rules: decide.RulesLevel, Epoch: f.Fence().Epoch + 1,
+		LT: f.LT(), Actor: "ada", Reason: "all voters were lost",
+	}
+	_, err := f.Apply(e)
+	must(err)
+	if w.is(backupThawed) {
+		e.Kind, e.Scope = decide.KindThaw, &decide.Scope{}
+		_, err = f.Apply(e)
+		must(err)
 	}
 }
 

@@ -37,6 +37,7 @@ var faultKinds = []faultKind{
 	{"slow", "what one place sends another is up to 20 s on its way", 3, (*world).slowLink},
 	{"voter", "a voter dies and starts again", 3, (*world).crashVoter},
 	{"stall", "the disk of a voter hangs, and the voter with it", 3, (*world).stallVoter},
+	{"backup", "all voters are lost, and a person recovers the ledger from an older copy", 1, (*world).restoreBackup},
 	{"behind", "a voter passes on late what is committed", 2, (*world).passOnLate},
 	{"lie", "probers lie, fewer than a quorum", 4, (*world).tellLies},
 	{"prober", "probers are broken, as many as it may be; their controls notice", 2, (*world).breakProbers},

@@ -19,7 +19,9 @@ const (
 	heartbeatEvery = 500 * time.Millisecond
 	patienceLeast  = 1 * time.Second // a follower waits that long for its leader …
 	patienceMost   = 2 * time.Second // … or up to that
-	snapshotEvery  = 64              // entries
+	snapshotEvery  = 32              // entries; whoever is further behind is sent the snapshot
+	snapshotTrail  = 4               // entries that are kept behind a snapshot
+	snapshotAgain  = 2 * time.Second // until one that went astray is sent again
 )
 
 // voter is one replica of the ledger: a raft node, the machine it feeds, and
@@ -41,8 +43,9 @@ type voter struct {
 	life    int
 	stalled time.Duration // its process stands still before
 	disk    *raft.MemoryStorage
-	snap    []byte // of the machine, and where
-	snapAt  uint64
+	snapAt  uint64 // where the snapshot on the disk was taken
+	// formatted: the disk is that of a voter, and not lost.
+	formatted bool
 
 	node     *raft.RawNode
 	fleet    *decide.Fleet
@@ -74,19 +77,25 @@ var quiet = &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)}
 
 func newVoter(w *world, i, n int, shape *rand.Rand) *voter {
 	v := &voter{
-		w: w, i: i, id: uint64(i + 1), place: i % len(w.places), disk: raft.NewMemoryStorage(),
+		w: w, i: i, id: uint64(i + 1), place: i % len(w.places),
 		clock: clock{zero: -time.Duration(shape.Int64N(int64(24 * time.Hour))), ppm: shape.Int64N(2*maxDrift+1) - maxDrift},
 		wall:  time.Duration(shape.Int64N(int64(10*time.Minute))) - 5*time.Minute,
 	}
+	v.format(n, 1, 1, nil)
+	return v
+}
+
+// format makes the disk that of one of n voters, whose log begins after an index
+// with a snapshot of the machine; nil for one that has applied nothing.
+func (v *voter) format(n int, index, term uint64, snap []byte) {
 	var all []uint64
 	for k := range n {
 		all = append(all, uint64(k+1))
 	}
-	first := uint64(1)
-	must(v.disk.ApplySnapshot(&pb.Snapshot{Metadata: &pb.SnapshotMetadata{ConfState: &pb.ConfState{Voters: all}, Index: &first, Term: &first}}))
-	must(v.disk.SetHardState(&pb.HardState{Term: &first, Commit: &first}))
-	v.snapAt = 1
-	return v
+	v.disk = raft.NewMemoryStorage()
+	must(v.disk.ApplySnapshot(&pb.Snapshot{Data: snap, Metadata: &pb.SnapshotMetadata{ConfState: &pb.ConfState{Voters: all}, Index: &index, Term: &term}}))
+	must(v.disk.SetHardState(&pb.HardState{Term: &term, Commit: &index}))
+	v.snapAt, v.formatted = index, true
 }
 
 // must stops the program: what fails is the simulator.
@@ -102,12 +111,11 @@ func (v *voter) now() time.Duration { return v.clock.at(v.w.now) }
 func (v *voter) start() {
 	v.life++
 	v.up, v.known, v.leads, v.desk, v.stalled = true, 0, false, nil, 0
+	snap, err := v.disk.Snapshot()
+	must(err)
 	v.fleet = decide.NewFleet()
-	if v.snap != nil {
-		must(v.fleet.Restore(v.snap))
-	}
-	view := v.fleet.View()
-	v.view, v.shown, v.applied, v.appliedA = &view, &view, v.snapAt, v.now()
+	v.restore(snap)
+	v.shown = v.view
 	v.issued, v.beats = nil, make([]spoken, len(v.w.places))
 	v.offset = -v.now()
 	node, err := raft.NewRawNode(&raft.Config{
@@ -122,6 +130,32 @@ func (v *voter) start() {
 	v.drain()
 	v.tick()
 	v.talk()
+}
+
+// restore sets the machine to a snapshot: its own at the start of a life, or one
+// that the leader sent because the log no longer reaches back.
+func (v *voter) restore(snap *pb.Snapshot) {
+	v.applied, v.appliedA = snap.GetMetadata().GetIndex(), v.now()
+	v.snapAt = v.applied
+	if snap.GetData() != nil {
+		must(v.fleet.Restore(v.bendSnapshot(snap.GetData())))
+		v.w.judge.restored(v)
+	}
+	view := v.fleet.View()
+	v.view = &view
+}
+
+// snapshot makes the log shorter.
+func (v *voter) snapshot() {
+	snap, err := v.disk.CreateSnapshot(v.applied, nil, v.fleet.Snapshot())
+	must(err)
+	v.snapAt = snap.GetMetadata().GetIndex()
+	first, err := v.disk.FirstIndex()
+	must(err)
+	if keep := v.snapAt - snapshotTrail; keep > first {
+		must(v.disk.Compact(keep))
+	}
+	v.w.judge.kept(v)
 }
 
 // crash ends the life. What raft was promised is on the disk.
@@ -217,8 +251,23 @@ func (v *voter) ready(rd raft.Ready) {
 	if rd.HardState != nil {
 		must(v.disk.SetHardState(rd.HardState))
 	}
-	must(v.disk.Append(rd.Entries))
+	if raft.IsEmptySnap(rd.Snapshot) {
+		must(v.disk.Append(rd.Entries))
+	} else {
+		must(v.disk.ApplySnapshot(rd.Snapshot))
+		must(v.disk.Append(rd.Entries))
+		v.restore(rd.Snapshot)
+		v.w.judge.happen("snapshot installed")
+		v.w.say("voter %d is set to the leader's snapshot of entry %d", v.id, v.applied)
+		if v.w.now >= v.behind {
+			v.shown = v.view
+		}
+		v.tellFollowers()
+	}
 	for _, m := range rd.Messages {
+		if m.GetType() == pb.MsgSnap {
+			v.sentSnapshot(m.GetTo())
+		}
 		m.Entries = slices.Clip(m.Entries) // a receiver may append to it
 		to := v.w.voters[m.GetTo()-1]
 		if m.GetType() == pb.MsgVoteResp && !m.GetReject() {
@@ -239,6 +288,16 @@ func (v *voter) ready(rd raft.Ready) {
 		v.apply(e)
 	}
 	v.node.Advance(rd)
+}
+
+// sentSnapshot has raft look later whether it arrived.
+func (v *voter) sentSnapshot(to uint64) {
+	life := v.life
+	v.w.in(snapshotAgain, func() {
+		if v.up && v.life == life {
+			v.on(func() { v.node.ReportSnapshot(to, raft.SnapshotFinish) })
+		}
+	})
 }
 
 // apply feeds one committed entry to the machine.
@@ -265,7 +324,7 @@ func (v *voter) apply(e *pb.Entry) {
 		}
 		v.tellFollowers()
 		if v.applied-v.snapAt >= snapshotEvery {
-			v.snap, v.snapAt = v.fleet.Snapshot(), v.applied
+			v.snapshot()
 		}
 	}
 	if own := e.GetTerm() == v.node.BasicStatus().GetTerm(); v.leads && own && v.desk == nil {

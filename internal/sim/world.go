@@ -37,6 +37,7 @@ type world struct {
 	voters   []*voter
 	plan     []fault
 	blackout time.Duration // no observation arrives before
+	lost     []byte        // the copy of the ledger that a disaster leaves
 	operator operator
 
 	judge *judge

@@ -14,7 +14,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unve
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # The daemons and tools that the tests drive, by their Debian 12 names.
-PACKAGES := frr bird2 openbgpd exabgp nftables iproute2 tcpdump tshark prometheus systemd procps curl spin gcc libc6-dev
+PACKAGES := frr bird2 openbgpd exabgp nftables iproute2 tcpdump tshark prometheus systemd procps curl spin gcc libc6-dev \
+  knot nsd bind9-dnsutils bind9-utils
 
 .PHONY: help setup build check test race fuzz lab sim spin bench
 

@@ -86,21 +86,34 @@ func (p *Policy) refer(n *node) *reply {
 func (p *Policy) servers(b *builder, cut *node, ns *rrset) {
 	for _, inside := range []bool{true, false} {
 		for _, t := range ns.targets() {
-			at := p.nodes[t]
-			if at == nil || at.zone != cut.zone || t.under(cut.name) != inside {
+			if t.under(cut.name) != inside {
 				continue
 			}
-			for _, typ := range []uint16{dns.TypeA, dns.TypeAAAA} {
-				switch s := at.set(typ); {
-				case s == nil:
-				case inside:
-					b.glue(s)
-				default:
-					b.helpful(s)
+			for _, a := range p.addressesOf(t, cut.zone) {
+				if inside {
+					b.glue(t, a)
+				} else {
+					b.helpful(t, a)
 				}
 			}
 		}
 	}
+}
+
+// addressesOf are the sets of addresses that the zone has for a name, be it as
+// glue or by a wildcard.
+func (p *Policy) addressesOf(n name, z *zone) []*rrset {
+	at, _ := p.find(n, z)
+	if at == nil || at.cut != nil && at.name != n {
+		return nil
+	}
+	var out []*rrset
+	for _, typ := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		if s := at.set(typ); s != nil {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // follow writes the answer of node n to a question of type typ, along its
@@ -135,6 +148,9 @@ func (p *Policy) follow(n *node, typ uint16) *reply {
 			b.r.rcode = dns.RcodeNameError // of the last name (RFC 2308 §2.1)
 			b.authority(n.zone.apex, n.zone.absent)
 			return b.done()
+		case next.cut != nil && typ == dns.TypeDS && next.cut.name == owner:
+			n = next.cut // DS is the parent's to say (RFC 4035 §3.1.4.1)
+			continue
 		case next.cut != nil:
 			ns := next.cut.set(dns.TypeNS)
 			b.authority(next.cut.name, ns)
@@ -148,7 +164,10 @@ func (p *Policy) follow(n *node, typ uint16) *reply {
 // typesBehind are the types that the name at the end of n's CNAMEs has.
 func (p *Policy) typesBehind(n *node) []uint16 {
 	zone := n.zone
-	for n != nil && n.cut == nil && n.zone == zone {
+	for n != nil && n.zone == zone {
+		if n.cut != nil {
+			return []uint16{dns.TypeDS}
+		}
 		alias := n.set(dns.TypeCNAME)
 		if alias == nil {
 			var out []uint16
@@ -169,12 +188,8 @@ func (p *Policy) help(b *builder, n *node, s *rrset) {
 		return
 	}
 	for _, t := range s.targets() {
-		if at := p.nodes[t]; at != nil && at.zone == n.zone && (at.cut == nil || s.typ == dns.TypeNS) {
-			for _, typ := range []uint16{dns.TypeA, dns.TypeAAAA} {
-				if a := at.set(typ); a != nil {
-					b.helpful(a)
-				}
-			}
+		for _, a := range p.addressesOf(t, n.zone) {
+			b.helpful(t, a)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (n *node) reply(typ uint16) *reply {
 	if typ == dns.TypeANY && n.any != nil {
 		return n.any
 	}
-	if n.other != nil {
+	if n.other != nil && typ != dns.TypeRRSIG && typ != dns.TypeNSEC { // which are of the alias itself (RFC 4034 §3, §4)
 		return n.other
 	}
 	return n.zone.nodata

@@ -173,14 +173,14 @@ func (b *builder) answer(owner name, s *rrset)    { b.r.answers += b.set(owner, 
 func (b *builder) authority(owner name, s *rrset) { b.r.authority += b.set(owner, s) }
 
 // glue writes addresses without which the answer is of no use (RFC 9471).
-func (b *builder) glue(s *rrset) { b.r.additional += b.set(s.owner, s) }
+func (b *builder) glue(owner name, s *rrset) { b.r.additional += b.set(owner, s) }
 
 // helpful writes addresses that may be left out.
-func (b *builder) helpful(s *rrset) {
+func (b *builder) helpful(owner name, s *rrset) {
 	if b.r.needed == 0 {
 		b.r.needed = len(b.r.body)
 	}
-	n := b.set(s.owner, s)
+	n := b.set(owner, s)
 	b.r.additional += n
 	b.r.optional += n
 }

@@ -38,7 +38,7 @@ const defaultWait = 15 * time.Second
 func (f *changeFlags) common(fs *pflag.FlagSet) {
 	fs.StringVar(&f.reason, "reason", "", "why, for the record (required)")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "ask every guard, say what would follow, change nothing")
-	fs.StringVar(&f.key, "key", "", "file of the operator's key to sign with, where the ledger knows operators\n(STEADYCAST_KEY; default operator.key in ~/.config/steadycast)")
+	fs.StringVar(&f.key, "key", "", "file of the operator's key to sign with, where the ledger knows operators\n(STEADYCAST_KEY; default the one beside the --socket of a demo, or operator.key\nin ~/.config/steadycast)")
 	fs.BoolVarP(&f.yes, "yes", "y", false, "do not ask; needed without a terminal")
 }
 

@@ -27,17 +27,20 @@ func newDemoCommand(c *cli) *cobra.Command {
 	)
 	var stories strings.Builder
 	for _, s := range demo.Scenarios {
-		fmt.Fprintf(&stories, "  %-12s %s\n", s.Name, s.About)
+		fmt.Fprintf(&stories, "  %-18s %s\n", s.Name, s.About)
 	}
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Run a whole fleet in this process, without privileges", GroupID: groupLab, Args: cobra.NoArgs,
-		Long: `Runs a fleet of sites in this one process, without privileges: real agents,
-probes and BGP speakers on 127.0.0.x, a router that they announce one anycast
-prefix to, and a web service each. Without --scenario it stays up and says what
-to type in another terminal.
+		Long: `Runs a fleet of sites in this one process, without privileges: real agents that
+watch each other over mutual TLS, voters of a replicated ledger and BGP speakers
+on 127.0.0.x, a router that they announce one anycast prefix to, and a web
+service each. Without --scenario it stays up and says what to type in another
+terminal; the key of the operator who may give orders lies beside its socket.
 
 Scenarios, each of which ends with exit code 0 only if what should have happened
-was seen at the router:
+was seen at the router, and the invariants hold afterwards: all voters have one
+state, router and ledger agree, no withdrawal without a permit or an order, the
+floor is kept:
 
 ` + stories.String(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,6 +53,7 @@ was seen at the router:
 				defer os.RemoveAll(dir)
 				o.Socket = filepath.Join(dir, "demo.sock")
 			}
+			o.Key = keyBeside(o.Socket)
 			if scenario != "" {
 				s, err := demo.Find(scenario)
 				if err != nil {
@@ -75,8 +79,8 @@ was seen at the router:
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&sites, "sites", 3, "how many sites")
-	f.StringVar(&scenario, "scenario", "", "run this scenario and end: crash, flap, slow, all-fail, one-by-one")
+	f.IntVar(&sites, "sites", 3, "how many sites, 1 to 10; one decides alone, two have a witness, more have three voters")
+	f.StringVar(&scenario, "scenario", "", "run this scenario and end: "+strings.Join(demo.Names(), ", "))
 	f.DurationVar(&howLong, "for", 0, "end after this long; 0 means not by itself")
 	f.BoolVar(&lines, "json", false, "one JSON object per event, and last a summary")
 	f.BoolVar(&verbose, "verbose", false, "what the parts log, on standard error")

@@ -39,7 +39,7 @@ func (c *cli) enter(ctx context.Context, client *api.Client, f *changeFlags, ch 
 		err = client.Post(ctx, ch.path, ch.body(false, f.force), &got)
 		return got, err
 	}
-	pen, err := openPen(f.key)
+	pen, err := c.openPen(f.key)
 	if err != nil {
 		return got, err
 	}
@@ -89,11 +89,19 @@ func ledgerAuthority(ctx context.Context, client *api.Client) (a decide.Authorit
 	return a, err
 }
 
+// keyBeside is where the demo leaves the key for those who name its socket.
+func keyBeside(socket string) string { return strings.TrimSuffix(socket, ".sock") + ".key" }
+
 // keyPath is where an operator's key is looked for.
-func keyPath(flag string) string {
+func (c *cli) keyPath(flag string) string {
 	path := cmp.Or(flag, os.Getenv("STEADYCAST_KEY"))
 	if path != "" {
 		return path
+	}
+	if beside := keyBeside(c.socket); c.named {
+		if _, err := os.Stat(beside); err == nil {
+			return beside
+		}
 	}
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -103,8 +111,8 @@ func keyPath(flag string) string {
 }
 
 // openPen reads the key that signs.
-func openPen(flag string) (*pki.Pen, error) {
-	path := keyPath(flag)
+func (c *cli) openPen(flag string) (*pki.Pen, error) {
+	path := c.keyPath(flag)
 	pen, err := pki.OpenPen(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

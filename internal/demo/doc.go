@@ -8,11 +8,15 @@
 // client sends requests to whichever sites the router's table names, as ECMP
 // would, and counts what it loses.
 //
-// The sites share one ledger in memory. In a fleet of machines they would share
-// a replicated one; the rules applied are the same code.
+// The sites watch each other: each has an end of the mesh and tells the others
+// what it sees of them, signed, over mutual TLS with certificates of an authority
+// that the demo makes. Three of them have a voter of the ledger each, on a folder
+// of its own. Two sites have a witness; a site alone decides by its own checks.
+// Every part has an address of its own, and between them there is a switch, so
+// that any can be cut off ([network]).
 //
 // A scenario is a fault, what should follow, and a verdict taken from the
-// router's table: [Scenarios]. Every UPDATE the router heard and every request
+// router's table and the invariants: [Scenarios]. Every UPDATE the router heard and every request
 // the client lost is emitted with its time, so that an outside reader can judge
 // again.
 package demo

@@ -5,32 +5,43 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/steadycast/steadycast"
-	"github.com/steadycast/steadycast/bgp"
 	"github.com/steadycast/steadycast/bgp/sink"
+	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/agent"
 	"github.com/steadycast/steadycast/internal/api"
 	"github.com/steadycast/steadycast/internal/ledger"
+	"github.com/steadycast/steadycast/internal/pki"
 	"github.com/steadycast/steadycast/internal/role"
-	"github.com/steadycast/steadycast/internal/speaker"
-	"github.com/steadycast/steadycast/probe"
 )
 
-// The demo's numbering: the router on 127.0.0.1, site i on 127.0.0.(11+i), each
-// its own AS (RFC 6996).
+// The demo's numbering: the router on 127.0.0.1, site i on 127.0.0.(11+i) with its
+// links on 127.0.0.(61+i) and its voter on 127.0.0.(111+i), each site its own AS
+// (RFC 6996).
 const (
-	routerASN = 64512
-	siteASN   = 64601
-	maxSites  = len(names)
+	fleetName = "demo"
+	// operatorName is who signs the orders.
+	operatorName = "demo"
+	routerASN    = 64512
+	siteASN      = 64601
+	maxSites     = len(names)
+	votersOf     = 3 // sites have a voter, where there is more than one
 )
 
 var names = [...]string{"fra", "ams", "lhr", "iad", "sjc", "gru", "jnb", "sin", "nrt", "syd"}
+
+// witnessName is that of the third vantage and voter in a fleet of two sites.
+const witnessName = "wit"
 
 // Options of a demo.
 type Options struct {
@@ -38,6 +49,9 @@ type Options struct {
 	Sites int
 	// Socket of the API.
 	Socket string
+	// Key is where the operator's key of the demo is kept while it runs, for those
+	// who give orders over the socket; empty keeps it to itself.
+	Key string
 	// Scenario to run; nil stays up until ctx ends.
 	Scenario *Scenario
 	// JSON writes one object per event, instead of a timeline to read.
@@ -56,20 +70,23 @@ var ErrFailed = errors.New("the scenario failed")
 // fleet is the running demo.
 type fleet struct {
 	o        Options
-	sites    []string
+	sites    []*site               // the witness last
 	speakers map[netip.Addr]string // by source address
-	services map[string]*service
+	net      *network
+	world    *world
 	router   *sink.Router
 	watch    *watch
 	report   *report
 	ring     *api.Ring
-	ledger   *ledger.Local
+	record   *record
+	voters   *voters  // nil in a fleet of one, as pen is
+	pen      *pki.Pen // whose orders the ledger takes
 	backend  *agent.Backend
 	client   *client
 }
 
 // completeWithin bounds the start.
-const completeWithin = 30 * time.Second
+const completeWithin = 60 * time.Second
 
 // Run starts the fleet, tells its story, and ends it.
 func Run(ctx context.Context, o Options) (err error) {
@@ -83,8 +100,15 @@ func Run(ctx context.Context, o Options) (err error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &fleet{
-		o: o, sites: names[:o.Sites], speakers: map[netip.Addr]string{}, services: map[string]*service{},
+		o: o, speakers: map[netip.Addr]string{}, net: newNetwork(),
 		report: &report{w: o.Out, json: o.JSON, start: time.Now()}, ring: api.NewRing(1 << 14),
+	}
+	f.record = &record{add: f.passOn}
+	for i, name := range names[:o.Sites] {
+		f.sites = append(f.sites, &site{name: name, number: i})
+	}
+	if o.Sites == 2 {
+		f.sites = append(f.sites, &site{name: witnessName, number: 2, witness: true})
 	}
 	// Agents and helpers end first, then what they talk to.
 	var ends []func()
@@ -93,7 +117,10 @@ func Run(ctx context.Context, o Options) (err error) {
 			ends[i]()
 		}
 	}()
-	if err := f.world(&ends); err != nil {
+	if err := f.surround(&ends); err != nil {
+		return err
+	}
+	if err := f.decide(ctx, &ends); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -118,102 +145,194 @@ func Run(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// world makes what is around the fleet: router, services, ledger.
-func (f *fleet) world(ends *[]func()) (err error) {
+// surround makes what is around the fleet: the router, the services, the world.
+func (f *fleet) surround(ends *[]func()) (err error) {
 	f.router, err = sink.Listen(sink.Options{Address: "127.0.0.1:0", ASN: routerASN, RouterID: netip.MustParseAddr("127.0.0.1")})
 	if err != nil {
 		return fmt.Errorf("router: %w", err)
 	}
 	*ends = append(*ends, func() { f.router.Close() })
-	for i, site := range f.sites {
-		addr := address(i)
-		f.speakers[addr] = site
-		svc, err := newService(site, addr)
-		if err != nil {
+	if f.world, err = openWorld(f.net); err != nil {
+		return fmt.Errorf("anchors: %w", err)
+	}
+	*ends = append(*ends, f.world.close)
+	for _, s := range f.announcers() {
+		f.speakers[s.hostAddress()] = s.name
+		if s.service, err = newService(s.name, s.hostAddress(), f.net); err != nil {
 			return err
 		}
-		f.services[site] = svc
-		*ends = append(*ends, svc.close)
+		*ends = append(*ends, s.service.close)
 	}
 	f.watch = newWatch(anycast, f.speakers)
-	f.ledger, err = ledger.Open("", table(f.sites), ledger.Options{Fleet: "demo", Node: "demo", Log: f.o.Log})
-	if err != nil {
-		return err
-	}
-	*ends = append(*ends, func() { f.ledger.Close() })
 	return nil
 }
 
-// address of the i-th site.
-func address(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, byte(11 + i)}) }
-
-// start runs every site, the client and the API.
-func (f *fleet) start(ctx context.Context, running *sync.WaitGroup, fail context.CancelCauseFunc) error {
-	f.backend = &agent.Backend{Ledger: f.ledger, Ring: f.ring, Breaks: f.breaks}
-	running.Go(func() { f.listen(ctx) })
-	running.Go(func() { f.follow(ctx) })
-	f.ledger.OnEvents(func(events []steadycast.Event) {
-		for _, e := range events {
-			switch e.Kind {
-			case steadycast.EventOrder, steadycast.EventFreeze, steadycast.EventAlarm, steadycast.EventRecovery:
-				e.At = time.Now()
-				f.ring.Add(e)
-			}
-		}
-	})
-	for i, site := range f.sites {
-		a, err := agent.New(agent.Options{
-			Site: site, Node: site + "-1", Fleet: "demo", Mode: "demo", Version: f.o.Version.Version, Solo: true,
-			Plan: agent.Plan{
-				Table: table(f.sites),
-				Probes: []probe.Service{{
-					Name: serviceName, Subject: site, Vantage: site, Checks: checks(site, f.services[site].addr),
-					Interval:     table(f.sites).Services[0].Health.Interval,
-					FastInterval: table(f.sites).Services[0].Health.FastInterval,
-				}},
-				Config: api.Config{LoadedAt: time.Now(), Revision: 1},
-			},
-			Ledger: f.ledger, Events: f.ring, Quiet: true, Logger: f.o.Log,
-			Speak: f.speak(i),
-		})
+// decide makes the ledger, and the sites its clients: one of its own for a site
+// alone, else three voters with certificates of the demo's own authority.
+func (f *fleet) decide(ctx context.Context, ends *[]func()) error {
+	if len(f.sites) == 1 {
+		own, err := ledger.Open("", table(f.places()), ledger.Options{Fleet: fleetName, Node: f.sites[0].node(), Log: f.o.Log})
 		if err != nil {
 			return err
 		}
-		f.backend.Agents = append(f.backend.Agents, a)
+		f.sites[0].ledger = own
+		own.OnEvents(f.record.teller())
+		*ends = append(*ends, func() { own.Close() })
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "steadycast-demo-")
+	if err != nil {
+		return err
+	}
+	*ends = append(*ends, func() { os.RemoveAll(dir) })
+	ca, err := pki.Init(filepath.Join(dir, "ca"), fleetName, time.Now())
+	if err != nil {
+		return err
+	}
+	for _, s := range f.sites {
+		if err := s.enrol(ca, dir); err != nil {
+			return err
+		}
+		if s.mesh, err = takePort(s.linkAddress()); err != nil {
+			return err
+		}
+		*ends = append(*ends, s.mesh.close)
+	}
+	if err := f.appoint(dir, ends); err != nil {
+		return fmt.Errorf("operator: %w", err)
+	}
+	f.voters = &voters{fleet: fleetName, dir: dir, net: f.net, log: f.o.Log, record: f.record, said: f.voterSaid}
+	for _, s := range f.sites[:votersOf] {
+		p, err := takePort(s.seatAddress())
+		if err != nil {
+			return err
+		}
+		ear, err := takePort(s.seatAddress())
+		if err != nil {
+			return err
+		}
+		f.voters.seats = append(f.voters.seats, seat{site: s.name, node: s.node(), port: p, ear: ear, creds: s.creds})
+	}
+	if err := openVoters(f.voters); err != nil {
+		return err
+	}
+	*ends = append(*ends, f.voters.close)
+	if err := f.voters.init(ctx, table(f.places()), f.pen.Operator); err != nil {
+		return fmt.Errorf("the ledger did not begin: %w", err)
+	}
+	for _, s := range f.sites {
+		c, err := s.join(f)
+		if err != nil {
+			return err
+		}
+		*ends = append(*ends, func() { c.Close() })
+	}
+	return nil
+}
+
+// appoint makes the operator whose orders the ledger takes. A key that an earlier
+// demo left behind is taken up.
+func (f *fleet) appoint(dir string, ends *[]func()) (err error) {
+	path := f.o.Key
+	if path == "" {
+		path = filepath.Join(dir, "operator.key")
+	}
+	f.pen, err = pki.OpenPen(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		f.pen, err = pki.NewPen(path, operatorName, steadycast.Admin)
+	case err == nil && f.pen.Name != operatorName:
+		err = fmt.Errorf("%s is the key of %s, and stays as it is; choose another socket", path, f.pen.Name)
+	}
+	if err == nil {
+		*ends = append(*ends, func() { os.Remove(path) })
+	}
+	return err
+}
+
+// announcers are the sites that are no witnesses.
+func (f *fleet) announcers() (out []*site) {
+	for _, s := range f.sites {
+		if !s.witness {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// names of the announcing sites.
+func (f *fleet) names() (out []string) {
+	for _, s := range f.announcers() {
+		out = append(out, s.name)
+	}
+	return out
+}
+
+// places are the sites as the table has them.
+func (f *fleet) places() (out []decide.Place) {
+	for _, s := range f.sites {
+		p := decide.Place{Name: s.name, Witness: s.witness}
+		if s.mesh != nil {
+			p.Nodes = []decide.Node{{Name: s.node(), Mesh: s.mesh.addr}}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func (f *fleet) site(name string) *site {
+	i := slices.IndexFunc(f.sites, func(s *site) bool { return s.name == name })
+	if i < 0 {
+		return nil
+	}
+	return f.sites[i]
+}
+
+// voterSaid takes news of the ledger to the report.
+func (f *fleet) voterSaid(node, what string) {
+	f.report.line(time.Now(), Line{Kind: "voter", Site: strings.TrimSuffix(node, "-1"), Reason: what})
+}
+
+// passOn takes what the ledger records to the ring; what is the agents' own to
+// tell they tell, in the order in which it happens there.
+func (f *fleet) passOn(e steadycast.Event) {
+	switch e.Kind {
+	case steadycast.EventVerdict, steadycast.EventRequest, steadycast.EventPermit, steadycast.EventRefused, steadycast.EventRoute, steadycast.EventProof:
+	default:
+		f.ring.Add(e)
+	}
+}
+
+// start runs every site, the client and the API.
+func (f *fleet) start(ctx context.Context, running *sync.WaitGroup, fail context.CancelCauseFunc) error {
+	f.backend = &agent.Backend{Ledger: f.sites[0].ledger, Ring: f.ring, Breaks: f.breaks}
+	running.Go(func() { f.listen(ctx) })
+	running.Go(func() { f.follow(ctx) })
+	if f.voters != nil {
+		running.Go(func() { f.voters.follow(ctx) })
+	}
+	for _, s := range f.sites {
+		if err := s.employ(f); err != nil {
+			return err
+		}
+		f.backend.Agents = append(f.backend.Agents, s.agent)
 		running.Go(func() {
-			if err := a.Run(ctx); err != nil {
-				fail(fmt.Errorf("%s: %w", site, err))
+			if err := s.run(ctx); err != nil {
+				fail(err)
 			}
 		})
 	}
 	f.client = &client{
 		routes: f.watch.preferred,
 		target: func(a netip.Addr) (string, netip.AddrPort) {
-			site := f.speakers[a]
-			return site, f.services[site].addr
+			name := f.speakers[a]
+			return name, f.site(name).service.addr
 		},
 		lost: func(site string, flow int, why string) {
 			f.report.line(time.Now(), Line{Kind: "loss", Site: site, Flow: &flow, Reason: why})
 		},
 	}
 	return f.serve(ctx, running)
-}
-
-// speak makes the i-th site's speaker, in this process.
-func (f *fleet) speak(i int) func(speaker.Options) (speaker.Interface, error) {
-	return func(o speaker.Options) (speaker.Interface, error) {
-		settings := bgp.Settings{
-			ASN: siteASN + uint32(i), RouterID: address(i), Allow: []netip.Prefix{anycast},
-			Neighbors: []bgp.Neighbor{{
-				Name: "router", Address: netip.MustParseAddr("127.0.0.1"), Port: f.router.Addr().Port(), ASN: routerASN,
-				LocalAddress: address(i), NextHop4: address(i),
-			}},
-		}
-		return speaker.Local(speaker.Config{
-			Node: f.sites[i] + "-1", Logger: f.o.Log.With("site", f.sites[i]),
-			Load: func() (bgp.Settings, bgp.VIPSettings, error) { return settings, bgp.VIPSettings{Manage: "off"}, nil },
-		}, o)
-	}
 }
 
 // serve opens the API's socket.
@@ -234,12 +353,19 @@ func (f *fleet) serve(ctx context.Context, running *sync.WaitGroup) error {
 
 // breaks makes a fault at a site.
 func (f *fleet) breaks(site, what string) error {
-	s, ok := f.services[site]
-	if !ok {
-		return fmt.Errorf("no site %q; there are %v", site, f.sites)
+	s := f.site(site)
+	if s == nil || s.service == nil {
+		return fmt.Errorf("no site %q; there are %v", site, f.names())
 	}
 	f.report.line(time.Now(), Line{Kind: "fault", Site: site, Reason: what})
-	return s.fault(what)
+	return s.service.fault(what)
+}
+
+// stopVoter halts one: its process stands still and answers nobody, until every
+// way is open again.
+func (f *fleet) stopVoter(s seat) {
+	own := []netip.Addr{s.port.addr.Addr()}
+	f.cut(own, but(f.parts(), own...), "its voter stands still", s.site)
 }
 
 // listen takes what the router hears to the table and the report.
@@ -281,32 +407,14 @@ func (f *fleet) follow(ctx context.Context) {
 	}
 }
 
-// complete waits until every site is announced and preferred.
+// complete waits until every site is announced and preferred, and counted so.
 func (f *fleet) complete(ctx context.Context) error {
 	s := f.stage(ctx)
-	if err := s.until(completeWithin, fmt.Sprintf("all %d sites announce %v", len(f.sites), anycast), s.allWell); err != nil {
+	all := func() bool { return s.allWell() && routerAgrees(s) == nil }
+	if err := s.until(completeWithin, fmt.Sprintf("all %d sites announce %v, and the ledger counts them in", f.o.Sites, anycast), all); err != nil {
 		return fmt.Errorf("the fleet did not start: %w", err)
 	}
 	return nil
-}
-
-// stage is what a scenario acts on.
-func (f *fleet) stage(ctx context.Context) *stage {
-	return &stage{
-		ctx: ctx, sites: f.sites, router: f.watch, fault: f.breaks,
-		tell: func(format string, args ...any) {
-			f.report.line(time.Now(), Line{Kind: "story", Reason: fmt.Sprintf(format, args...)})
-		},
-		judged: func(site, state string, after time.Time) (time.Time, bool) {
-			events, _ := f.ring.Since(0)
-			for _, e := range events {
-				if e.Kind == steadycast.EventVerdict && e.Site == site && e.To == state && e.At.After(after) {
-					return e.At, true
-				}
-			}
-			return time.Time{}, false
-		},
-	}
 }
 
 // play runs the scenario with the client beside it, and sums up.
@@ -318,24 +426,21 @@ func (f *fleet) play(ctx context.Context) error {
 	s := f.stage(ctx)
 	began := time.Now()
 	err := f.o.Scenario.run(s)
+	var held []string
+	if err == nil {
+		held, err = s.check()
+	}
 	stop()
 	<-done
 
-	diff, derr := differences(f.sites)
+	diff, derr := differences(f.places())
 	if derr != nil {
 		return derr
 	}
 	sum := Summary{
 		Scenario: f.o.Scenario.Name, OK: err == nil, AnnouncingMin: f.watch.fewest(),
 		RouteChanges: len(f.watch.since(began)), Requests: f.client.sent.Load(), Lost: f.client.failed.Load(), Settings: diff,
-	}
-	if s.detect > 0 {
-		ms := s.detect.Milliseconds()
-		sum.DetectMS = &ms
-	}
-	if s.withdraw > 0 {
-		ms := s.withdraw.Milliseconds()
-		sum.WithdrawMS = &ms
+		DetectMS: milliseconds(s.detect), PermitMS: milliseconds(s.permit), WithdrawMS: milliseconds(s.withdraw), Held: held,
 	}
 	if err != nil {
 		sum.Error = err.Error()
@@ -347,6 +452,15 @@ func (f *fleet) play(ctx context.Context) error {
 	return nil
 }
 
+// milliseconds of what was measured; nil where nothing was.
+func milliseconds(d time.Duration) *int64 {
+	if d <= 0 {
+		return nil
+	}
+	ms := d.Milliseconds()
+	return &ms
+}
+
 // welcome says what to type in another terminal.
 func (f *fleet) welcome() {
 	if f.o.JSON {
@@ -355,17 +469,24 @@ func (f *fleet) welcome() {
 	f.report.mu.Lock()
 	defer f.report.mu.Unlock()
 	at := f.o.Command + " --socket " + f.o.Socket
+	about := fmt.Sprintf("%d sites announce %v to one router; %d voters hold their ledger together", f.o.Sites, anycast, votersOf)
+	switch f.o.Sites {
+	case 1:
+		about = fmt.Sprintf("One site announces %v to a router; alone, it decides by its own checks and a ledger of its own", anycast)
+	case 2:
+		about = fmt.Sprintf("2 sites announce %v to one router; a witness, %s, is their third vantage and voter", anycast, witnessName)
+	}
 	fmt.Fprintf(f.o.Out, `
-%d sites announce %v to one router. In another terminal:
+%s. In another terminal:
 
-  %[3]s status
-  %[3]s kill %[4]s          its route leaves the router
-  %[3]s why %[4]s %[2]v
-  %[3]s heal %[4]s          and comes back
-  %[3]s withdraw %[5]s --reason "try it" --yes
-  %[3]s events -f
+  %[2]s status
+  %[2]s kill %[3]s          its route leaves the router
+  %[2]s why %[3]s %[5]v
+  %[2]s heal %[3]s          and comes back
+  %[2]s withdraw %[4]s --reason "try it" --yes
+  %[2]s events -f
 
 Ctrl-C ends it. What happens is told below.
 
-`, len(f.sites), anycast, at, f.sites[0], f.sites[len(f.sites)-1])
+`, about, at, names[0], names[f.o.Sites-1], anycast)
 }

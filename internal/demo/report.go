@@ -36,9 +36,11 @@ type Summary struct {
 	OK       bool   `json:"ok"`
 	// Error says what was expected and did not come.
 	Error string `json:"error,omitempty"`
-	// DetectMS is from the fault to the verdict, WithdrawMS to the withdrawal as
-	// the router heard it; null where nothing was to be withdrawn.
+	// DetectMS is from the fault to the verdict, PermitMS to the permit, WithdrawMS
+	// to the withdrawal as the router heard it; null where there was none, and for
+	// the last two after a network's fault from its end.
 	DetectMS   *int64 `json:"detect_ms"`
+	PermitMS   *int64 `json:"permit_ms"`
 	WithdrawMS *int64 `json:"withdraw_ms"`
 	// AnnouncingMin is the fewest sites in the router's table at any moment.
 	AnnouncingMin int `json:"announcing_min"`
@@ -46,6 +48,8 @@ type Summary struct {
 	RouteChanges int    `json:"route_changes"`
 	Requests     uint64 `json:"requests"`
 	Lost         uint64 `json:"lost"`
+	// Held are the invariants that were found to hold afterwards.
+	Held []string `json:"held,omitempty"`
 	// Settings that are not production's defaults.
 	Settings []Difference `json:"settings"`
 }
@@ -141,13 +145,19 @@ func (r *report) end(s Summary) {
 	}
 	fmt.Fprintf(r.w, "\n%s: %s\n", s.Scenario, verdict)
 	if s.DetectMS != nil {
-		fmt.Fprintf(r.w, "  judged after       %5d ms\n", *s.DetectMS)
+		fmt.Fprintf(r.w, "  judged after        %5d ms\n", *s.DetectMS)
+	}
+	if s.PermitMS != nil {
+		fmt.Fprintf(r.w, "  permitted after     %5d ms\n", *s.PermitMS)
 	}
 	if s.WithdrawMS != nil {
-		fmt.Fprintf(r.w, "  gone at the router %5d ms after the fault\n", *s.WithdrawMS)
+		fmt.Fprintf(r.w, "  gone at the router  %5d ms\n", *s.WithdrawMS)
 	}
-	fmt.Fprintf(r.w, "  fewest announcing  %5d\n  route changes      %5d\n  requests lost      %5d of %d\n",
+	fmt.Fprintf(r.w, "  fewest announcing   %5d\n  route changes       %5d\n  requests lost       %5d of %d\n",
 		s.AnnouncingMin, s.RouteChanges, s.Lost, s.Requests)
+	for _, h := range s.Held {
+		fmt.Fprintf(r.w, "  %-24s holds\n", h)
+	}
 	fmt.Fprintln(r.w, "  not as in production:")
 	for _, d := range s.Settings {
 		fmt.Fprintf(r.w, "    %-40s %s instead of %s\n", d.Setting, d.Demo, d.Default)

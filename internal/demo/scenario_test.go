@@ -4,53 +4,101 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
 
+// atOnce is how many scenarios are played at once. They wait more than they
+// work, so it is more than most machines have processors.
+const atOnce = 6
+
+// played is what came of one scenario.
+type played struct {
+	lines []string
+	err   error
+}
+
+// play runs all scenarios.
+func play(t *testing.T) map[string]chan played {
+	out := map[string]chan played{}
+	slots := make(chan struct{}, atOnce)
+	for _, s := range Scenarios {
+		done := make(chan played, 1)
+		out[s.Name] = done
+		socket := filepath.Join(t.TempDir(), "d.sock")
+		go func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			var text bytes.Buffer
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			err := Run(ctx, Options{Sites: 3, Socket: socket, Scenario: &s, JSON: true, Out: &text})
+			done <- played{strings.Split(strings.TrimSpace(text.String()), "\n"), err}
+		}()
+	}
+	return out
+}
+
 // Every scenario goes as it should, and an outside reader of the JSON lines
 // comes to the same numbers as the summary.
 func TestScenarios(t *testing.T) {
+	results := play(t)
 	for _, s := range Scenarios {
 		t.Run(s.Name, func(t *testing.T) {
-			t.Parallel()
-			var out bytes.Buffer
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
-			err := Run(ctx, Options{Sites: 3, Socket: filepath.Join(t.TempDir(), "d.sock"), Scenario: &s, JSON: true, Out: &out})
-			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-			if err != nil {
-				t.Fatalf("%v\n%s", err, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+			p := <-results[s.Name]
+			if p.err != nil {
+				t.Fatalf("%v\n%s", p.err, strings.Join(p.lines[max(0, len(p.lines)-60):], "\n"))
 			}
-			var sum Summary
-			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &sum); err != nil {
-				t.Fatal(err)
-			}
-			if !sum.OK || sum.Scenario != s.Name {
-				t.Fatalf("the summary says %+v", sum)
-			}
-			again := read(t, lines[:len(lines)-1])
-			if again.changes != sum.RouteChanges || again.fewest != sum.AnnouncingMin || again.lost != sum.Lost {
-				t.Errorf("the lines say %+v, the summary %d changes, %d at least, %d lost",
-					again, sum.RouteChanges, sum.AnnouncingMin, sum.Lost)
-			}
-			if sum.Requests == 0 {
-				t.Error("the client sent nothing: that it lost little would prove nothing")
-			}
-			switch s.Name {
-			case "all-fail":
-				if again.withdrawn != 0 || sum.AnnouncingMin != 3 {
-					t.Errorf("%d withdrawals, %d at least; nothing may leave", again.withdrawn, sum.AnnouncingMin)
-				}
-			default:
-				if again.withdrawn != 1 || sum.WithdrawMS == nil || sum.DetectMS == nil || *sum.WithdrawMS < *sum.DetectMS {
-					t.Errorf("%d withdrawals, withdrawn after %v, judged after %v", again.withdrawn, sum.WithdrawMS, sum.DetectMS)
-				}
-			}
+			judge(t, s, p.lines)
 		})
 	}
+}
+
+func judge(t *testing.T, s Scenario, lines []string) {
+	var sum Summary
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &sum); err != nil {
+		t.Fatal(err)
+	}
+	if !sum.OK || sum.Scenario != s.Name {
+		t.Fatalf("the summary says %+v", sum)
+	}
+	again := read(t, lines[:len(lines)-1])
+	if again.changes != sum.RouteChanges || again.fewest != sum.AnnouncingMin || again.lost != sum.Lost {
+		t.Errorf("the lines say %+v, the summary %d changes, %d at least, %d lost",
+			again, sum.RouteChanges, sum.AnnouncingMin, sum.Lost)
+	}
+	if len(sum.Held) != len(invariants) {
+		t.Errorf("only %q hold", sum.Held)
+	}
+	if sum.Requests == 0 {
+		t.Error("the client sent nothing: that it lost little would prove nothing")
+	}
+	switch s.Name {
+	case "all-fail", "partition-minority":
+		if again.withdrawn != 0 || sum.AnnouncingMin != 3 {
+			t.Errorf("%d withdrawals, %d at least; nothing may leave", again.withdrawn, sum.AnnouncingMin)
+		}
+	case "force-withdraw":
+		if again.withdrawn != 2 || sum.AnnouncingMin != 1 {
+			t.Errorf("%d withdrawals, %d at least", again.withdrawn, sum.AnnouncingMin)
+		}
+	default:
+		if again.withdrawn != 1 || sum.WithdrawMS == nil || sum.DetectMS == nil || sum.PermitMS == nil || *sum.WithdrawMS < *sum.PermitMS {
+			t.Errorf("%d withdrawals, withdrawn after %v, permitted after %v, judged after %v", again.withdrawn, sum.WithdrawMS, sum.PermitMS, sum.DetectMS)
+		}
+	}
+	t.Logf("judged after %s, permitted after %s, gone at the router after %s; %d of %d requests lost",
+		figure(sum.DetectMS), figure(sum.PermitMS), figure(sum.WithdrawMS), sum.Lost, sum.Requests)
+}
+
+func figure(ms *int64) string {
+	if ms == nil {
+		return "—"
+	}
+	return fmt.Sprintf("%d ms", *ms)
 }
 
 type reading struct {

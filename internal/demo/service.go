@@ -7,25 +7,23 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // service is one site's web server, which can be broken on purpose.
 //
-// Its mutex guards the listener; the mode is read by every request.
+// Its mutex guards the server and its port; the mode is read by every request.
 type service struct {
 	site string
 	addr netip.AddrPort
-	kept int // a socket that keeps the port ours while nobody listens
+	net  *network
 	slow atomic.Bool
 	gone chan struct{} // closed when the demo ends, so that a slow answer does not outlive it
 
 	mu       sync.Mutex
+	port     *port
 	listener net.Listener
 	server   *http.Server
 }
@@ -33,48 +31,21 @@ type service struct {
 // slowness is longer than any timeout in the demo.
 const slowness = 5 * time.Second
 
-// newService starts serving on ip, at a port the kernel chooses.
-func newService(site string, ip netip.Addr) (*service, error) {
-	kept, addr, err := keep(ip)
+// newService starts serving on ip.
+func newService(site string, ip netip.Addr, n *network) (*service, error) {
+	p, err := takePort(ip)
 	if err != nil {
 		return nil, fmt.Errorf("service of %s: %w", site, err)
 	}
-	s := &service{site: site, addr: addr, kept: kept, gone: make(chan struct{})}
+	s := &service{site: site, addr: p.addr, net: n, port: p, gone: make(chan struct{})}
 	if err := s.heal(); err != nil {
-		s.close()
+		p.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// keep takes a port for as long as the socket is open. It never listens: whoever
-// connects is refused, but for when someone who may share the address
-// (SO_REUSEADDR, as Go's listeners do) listens; and the kernel gives the port to
-// nobody else.
-func keep(ip netip.Addr) (fd int, at netip.AddrPort, err error) {
-	fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, at, os.NewSyscallError("socket", err)
-	}
-	defer func() {
-		if err != nil {
-			unix.Close(fd)
-		}
-	}()
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
-		return 0, at, os.NewSyscallError("setsockopt", err)
-	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: ip.As4()}); err != nil {
-		return 0, at, os.NewSyscallError("bind", err)
-	}
-	name, err := unix.Getsockname(fd)
-	if err != nil {
-		return 0, at, os.NewSyscallError("getsockname", err)
-	}
-	return fd, netip.AddrPortFrom(ip, uint16(name.(*unix.SockaddrInet4).Port)), nil
-}
-
-// heal opens the listener if it is closed, and answers quickly.
+// heal listens again after a kill, and answers quickly.
 func (s *service) heal() error {
 	s.slow.Store(false)
 	s.mu.Lock()
@@ -82,35 +53,37 @@ func (s *service) heal() error {
 	if s.server != nil {
 		return nil
 	}
-	l, err := net.Listen("tcp", s.addr.String())
+	l, err := s.port.listen()
 	if err != nil {
 		return fmt.Errorf("service of %s: %w", s.site, err)
 	}
 	srv := &http.Server{Handler: s, ReadHeaderTimeout: slowness}
 	s.listener, s.server = l, srv
 	go func() {
-		if err := srv.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		if err := srv.Serve(s.net.behind(l)); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			_ = srv.Close()
 		}
 	}()
 	return nil
 }
 
-// kill closes the listener and resets every connection, as the death of a process does.
+// kill refuses and ends every connection, as the death of a process does.
 func (s *service) kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.server != nil {
-		_ = s.listener.Close() // which the server does only if it has begun
+		_ = s.listener.Close() // the server may not know it yet
 		_ = s.server.Close()
-		s.listener, s.server = nil, nil
+		s.server = nil
 	}
 }
 
 func (s *service) close() {
 	close(s.gone)
 	s.kill()
-	unix.Close(s.kept)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.port.close()
 }
 
 // fault carries out a word of the operator: kill, heal, slow, fast.

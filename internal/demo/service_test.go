@@ -12,7 +12,7 @@ import (
 // A killed service refuses, its port goes to nobody else, and it can come back.
 func TestServiceKeepsItsPort(t *testing.T) {
 	ip := netip.MustParseAddr("127.0.0.11")
-	s, err := newService("fra", ip)
+	s, err := newService("fra", ip, newNetwork())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ const (
 
 // table is the demo's policy: production's, but for what would make it dull to
 // watch. [Differences] lists what that is, from the values themselves.
-func table(sites []string) decide.Table {
+func table(sites []decide.Place) decide.Table {
 	t := decide.Table{
 		Revision: 1,
 		Services: []decide.Service{{
@@ -43,19 +43,20 @@ func table(sites []string) decide.Table {
 			BreakerClear:  3 * time.Second,
 		},
 	}
-	for _, s := range sites {
-		t.Sites = append(t.Sites, decide.Place{Name: s})
-	}
+	t.Sites = slices.Clone(sites)
 	return t.WithDefaults()
 }
 
-// checks is how each site looks at its own service.
-func checks(site string, target netip.AddrPort) []probe.Check {
+// checkTimeout is for a network that is this host.
+const checkTimeout = 400 * time.Millisecond
+
+// checks is how a site looks at a service from an address: its own with a
+// tripwire besides.
+func checks(site string, target netip.AddrPort, from netip.Addr, own bool) []probe.Check {
 	return []probe.Check{{
 		Name: "http", Kind: "http", Target: "http://" + target.String() + "/",
-		Timeout:  400 * time.Millisecond,
-		Tripwire: true,
-		HTTP:     &probe.HTTP{Header: "X-Site", HeaderMatch: "^" + site + "$"},
+		Timeout: checkTimeout, Source: from, Tripwire: own,
+		HTTP: &probe.HTTP{Identity: "X-Site: " + site},
 	}}
 }
 
@@ -67,7 +68,7 @@ type Difference struct {
 }
 
 // differences compares the demo's settings with the defaults, leaf by leaf.
-func differences(sites []string) ([]Difference, error) {
+func differences(sites []decide.Place) ([]Difference, error) {
 	demo := table(sites)
 	plain := decide.Table{Revision: demo.Revision, Sites: slices.Clone(demo.Sites),
 		Services: []decide.Service{{Name: serviceName, Prefixes: demo.Services[0].Prefixes}}}.WithDefaults()
@@ -75,7 +76,7 @@ func differences(sites []string) ([]Difference, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := checks(sites[0], netip.MustParseAddrPort("127.0.0.11:80"))[0]
+	c := checks(sites[0].Name, netip.MustParseAddrPort("127.0.0.11:80"), netip.MustParseAddr("127.0.0.11"), true)[0]
 	if def := (probe.Check{Kind: c.Kind, Target: c.Target}).WithDefaults(); def.Timeout != c.Timeout {
 		out = append(out, Difference{"checks[0].timeout", c.Timeout.String(), def.Timeout.String()})
 	}

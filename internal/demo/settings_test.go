@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
 )
 
 // The list of differences comes from the values: each one named is one, and
 // what is not named is production's.
 func TestDifferences(t *testing.T) {
-	ds, err := differences([]string{"fra", "ams", "lhr"})
+	ds, err := differences([]decide.Place{{Name: "fra"}, {Name: "ams"}, {Name: "lhr"}})
 	if err != nil {
 		t.Fatal(err)
 	}

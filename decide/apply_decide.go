@@ -157,7 +157,7 @@ func (q *asking) rule(r *Ruling) *steadycast.Permit {
 	switch q.action {
 	case steadycast.Withdraw:
 		q.charge()
-		u.move(q.state, steadycast.Out)
+		q.leave(u)
 		u.Auto, u.Resumed, u.Pardon, u.Cool = true, false, noPardon, q.LT
 	case steadycast.Deprefer:
 		u.Depreferred, u.Guard = true, refusal.Guard

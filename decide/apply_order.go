@@ -59,7 +59,7 @@ func (a *applying) orderOut(o steadycast.Order, units []*unitState) {
 	for i, u := range units {
 		from := u.Phase
 		u.Permit = steadycast.Permit{Unit: u.Unit, Action: action, Fence: a.Fence}
-		u.move(a.state, steadycast.Out)
+		a.leave(u)
 		u.Auto, u.Resumed, u.Pardon = false, false, noPardon
 		p := u.Permit
 		a.reply.Rulings[i].Permit = &p

@@ -29,6 +29,7 @@ func (t Table) WithDefaults() Table {
 		p := &t.Sites[i]
 		p.Upstreams = slices.Clone(p.Upstreams)
 		p.Nodes = slices.Clone(p.Nodes)
+		p.Spill = slices.Clone(p.Spill)
 		setDefault(&p.Group, p.Name)
 	}
 	t.Services = slices.Clone(t.Services)

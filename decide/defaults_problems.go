@@ -59,6 +59,10 @@ func (c *critic) sites() {
 		if p.Capacity < 0 {
 			c.say(at+".capacity", "%d is negative; leave it out to skip the capacity guard", p.Capacity)
 		}
+		if p.Load < 0 {
+			c.say(at+".load", "%d is negative; leave it out where it is not known", p.Load)
+		}
+		c.spill(at, p)
 		c.nodes(i, p, anycast)
 	}
 }
@@ -88,6 +92,30 @@ func (c *critic) nodes(i int, p Place, anycast []netip.Prefix) {
 				}
 			}
 		}
+	}
+}
+
+// spill checks where a site's load goes.
+func (c *critic) spill(at string, p Place) {
+	whole := 0
+	for k, s := range p.Spill {
+		path := at + ".spill[" + strconv.Itoa(k) + "]"
+		q, ok := c.t.Place(s.Site)
+		switch {
+		case !ok || q.Witness || s.Site == p.Name:
+			c.say(path+".site", "%q takes over nothing of %s; other sites that announce: %s", s.Site, p.Name,
+				list(slices.DeleteFunc(c.t.Announcers(), func(n string) bool { return n == p.Name })))
+		case slices.ContainsFunc(p.Spill[:k], func(o Spill) bool { return o.Site == s.Site }):
+			c.say(path+".site", "%q stands here twice; name it once", s.Site)
+		}
+		if s.Percent < 0 || s.Percent > 100 {
+			c.say(path+".percent", "%d is out of range; allowed: 0 to 100", s.Percent)
+		} else {
+			whole += s.Percent
+		}
+	}
+	if whole > 100 {
+		c.say(at+".spill", "the shares add up to %d%%; at most 100, and of what is left out the worst is assumed", whole)
 	}
 }
 

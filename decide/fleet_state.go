@@ -73,6 +73,8 @@ type unitState struct {
 	Cool    Time `json:"cool"`
 	// Asked is when a withdrawal was first asked for without a troubled verdict.
 	Asked   Time     `json:"asked"`
+	// Load is what its site carried when it left last; nil where nobody knew.
+	Load    *int64   `json:"load,omitempty"`
 	Charges []charge `json:"charges,omitempty"` // site budget, oldest first
 	Cycles  []Time   `json:"cycles,omitempty"`  // when a cycle was completed, oldest first
 }

@@ -339,14 +339,24 @@ func (s *stage) table(args []string) []string {
 		case "sites":
 			t.Sites = nil
 			for site := range strings.SplitSeq(v, ",") {
-				name, capacity, _ := strings.Cut(site, ":")
-				p := Place{Name: name}
-				if capacity != "" {
-					p.Capacity = int64(num(capacity))
+				// NAME[:CAPACITY[:LOAD]]
+				parts := strings.Split(site, ":")
+				p := Place{Name: parts[0]}
+				if len(parts) > 1 {
+					p.Capacity = int64(num(parts[1]))
+				}
+				if len(parts) > 2 {
+					p.Load = int64(num(parts[2]))
 				}
 				t.Sites = append(t.Sites, p)
 			}
 			t.Services[0].Sites = nil
+		case "spill": // FROM>TO:PERCENT
+			from, to, _ := strings.Cut(v, ">")
+			to, percent, _ := strings.Cut(to, ":")
+			i := slices.IndexFunc(t.Sites, func(p Place) bool { return p.Name == from })
+			t.Sites = slices.Clone(t.Sites)
+			t.Sites[i].Spill = append(slices.Clone(t.Sites[i].Spill), Spill{Site: to, Percent: num(percent)})
 		case "group":
 			for i := range t.Sites {
 				t.Sites[i].Group = v

@@ -3,6 +3,7 @@ package decide
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/steadycast/steadycast"
 )
@@ -11,20 +12,22 @@ import (
 // left less long ago than that has not shown its load elsewhere yet.
 const loadMaxAge = 60
 
-// capacityGuard asks whether the others could carry what this site carries.
-// Where its clients go is not known, so the worst is assumed: all of them to
-// each of the others in turn. A certain failure is refused only where a site
-// would be over its capacity, everything else above the red line.
+// capacityGuard asks whether the others could carry what this site carries, and
+// what others left behind that has not shown up yet. Where its clients go is
+// known as far as the table's spill rows say; of the rest the worst is assumed:
+// all of it to each of the others in turn. A certain failure is refused only
+// where a site would be over its capacity, everything else above the red line.
 func (q *asking) capacityGuard() verdictOf {
 	u, p := q.u, q.u.Unit.Prefix
 	if u.Phase != steadycast.In {
 		return pass("%s: its load is elsewhere already", u.Phase)
 	}
-	rest := keep(q.announcing(q.sight, u.Unit.Site), func(site string) bool { return q.capacity(site) > 0 })
-	if len(rest) == 0 {
+	rest := q.announcing(q.sight, u.Unit.Site)
+	rated := keep(rest, func(site string) bool { return q.capacity(site) > 0 })
+	if len(rated) == 0 {
 		return pass("no other announcing site states a capacity")
 	}
-	if q.e.Decide == nil || len(q.e.Decide.Loads) == 0 {
+	if !slices.ContainsFunc(append(rated, u.Unit.Site), q.reports) {
 		return pass("no site reports its load")
 	}
 	certain := q.order == nil && q.r.Class == steadycast.Hard
@@ -35,19 +38,24 @@ func (q *asking) capacityGuard() verdictOf {
 	if certain {
 		limit = 100
 	}
-	spill, unknown := q.spill()
+	leaving, unknown := q.leaving()
 	most, at := int64(-1), ""
-	for _, site := range rest {
+	for _, site := range rated {
 		l, ok := q.load(site)
 		if !ok {
 			unknown = site
 			continue
 		}
-		if pct := percent(l, spill, q.capacity(site)); pct > most {
+		for _, x := range leaving {
+			if x.site != site { // it may have left by another prefix only
+				l = sum(l, q.spill(x, site, rest))
+			}
+		}
+		if pct := percent(l, q.capacity(site)); pct > most {
 			most, at = pct, site
 		}
 	}
-	force := fmt.Sprintf("steadycast withdraw %s --force: %s may be overloaded", u.Unit, list(rest))
+	force := fmt.Sprintf("steadycast withdraw %s --force: %s may be overloaded", u.Unit, list(rated))
 	switch {
 	case most > int64(limit):
 		return refuses(0, force, "%s would carry %d%% of its capacity; limit %d%%", at, most, limit)
@@ -60,32 +68,88 @@ func (q *asking) capacityGuard() verdictOf {
 	}
 }
 
-// spill is the load that would have to go elsewhere: this site's, and that of
-// units which left so lately that their load has not shown up. unknown names a
-// site of them without a fresh load.
-func (q *asking) spill() (load int64, unknown string) {
-	for _, m := range q.of(q.u.Unit.Prefix).members {
-		x := &q.Units[m]
-		site := x.Unit.Site
-		if x != q.u && (x.Phase != steadycast.Out || !x.Ever || q.LT-x.Changed >= loadMaxAge*1000) {
-			continue
-		}
-		if l, ok := q.load(site); !ok {
-			unknown = site
-		} else {
-			load = sum(load, l)
-		}
-	}
-	return load, unknown
+// leaver is a site whose load has to go elsewhere.
+type leaver struct {
+	site string
+	load int64
 }
 
-// load is a site's load, if it is fresh and makes sense.
-func (a *applying) load(site string) (int64, bool) {
-	if a.e.Decide == nil {
-		return 0, false
+// leaving are this site, and those that left so lately, by whatever prefix, that
+// their load has not shown up elsewhere: with what they carried when they were
+// let go, since what they report now is what is left. unknown names one of which
+// that is not known.
+func (q *asking) leaving() (ls []leaver, unknown string) {
+	if l, ok := q.load(q.u.Unit.Site); ok {
+		ls = append(ls, leaver{q.u.Unit.Site, l})
+	} else {
+		unknown = q.u.Unit.Site
 	}
-	l, ok := a.e.Decide.load(site)
-	return l.Load, ok && l.Load >= 0 && l.AgeSeconds >= 0 && l.AgeSeconds <= loadMaxAge
+	for i := range q.Units {
+		x := &q.Units[i]
+		site := x.Unit.Site
+		if site == q.u.Unit.Site || x.Phase != steadycast.Out || !x.Ever || q.LT-x.Changed >= loadMaxAge*1000 {
+			continue
+		}
+		k := slices.IndexFunc(ls, func(l leaver) bool { return l.site == site })
+		switch {
+		case x.Load == nil:
+			unknown = site
+		case k < 0:
+			ls = append(ls, leaver{site, *x.Load})
+		default:
+			ls[k].load = max(ls[k].load, *x.Load)
+		}
+	}
+	return ls, unknown
+}
+
+// spill is what of a leaver's load may come to a site, where rest are those that
+// stay: what the table says, and all of what it says nothing of. A share of one
+// that does not stay goes nobody knows where.
+func (q *asking) spill(x leaver, site string, rest []string) int64 {
+	p, _ := q.Table.Place(x.site)
+	share, left := 0, 100
+	for _, s := range p.Spill {
+		if slices.Contains(rest, s.Site) {
+			left -= s.Percent
+			if s.Site == site {
+				share += s.Percent
+			}
+		}
+	}
+	return part(x.load, share+max(left, 0))
+}
+
+// load is a site's load: what it reported, if that is fresh and makes sense, else
+// what the table says.
+func (a *applying) load(site string) (int64, bool) {
+	if a.e.Decide != nil {
+		if l, ok := a.e.Decide.load(site); ok {
+			return l.Load, l.Load >= 0 && l.AgeSeconds >= 0 && l.AgeSeconds <= loadMaxAge
+		}
+	}
+	p, _ := a.Table.Place(site)
+	return p.Load, p.Load > 0
+}
+
+// reports: there is a load of the site, be it an old one.
+func (a *applying) reports(site string) bool {
+	if a.e.Decide != nil {
+		if _, ok := a.e.Decide.load(site); ok {
+			return true
+		}
+	}
+	p, _ := a.Table.Place(site)
+	return p.Load > 0
+}
+
+// leave moves a unit out, and keeps what its site carried.
+func (a *applying) leave(u *unitState) {
+	u.Load = nil
+	if l, ok := a.load(u.Unit.Site); ok {
+		u.Load = &l
+	}
+	u.move(a.state, steadycast.Out)
 }
 
 func (s *state) capacity(site string) int64 {
@@ -103,7 +167,7 @@ func (a *applying) tighten() {
 		most, known := int64(0), false
 		for _, site := range a.announcing(a.sees(p.Prefix), "") {
 			if l, ok := a.load(site); ok && a.capacity(site) > 0 {
-				most, known = max(most, percent(l, 0, a.capacity(site))), true
+				most, known = max(most, percent(l, a.capacity(site))), true
 			}
 		}
 		switch {
@@ -123,14 +187,22 @@ func sum(a, b int64) int64 {
 	return 1<<63 - 1
 }
 
-// percent is (load+spill)/capacity rounded up, at most a million; capacity > 0, loads >= 0.
-func percent(load, spill, capacity int64) int64 {
+// percent is load/capacity rounded up, at most a million; capacity > 0, load >= 0.
+func percent(load, capacity int64) int64 {
 	const most = 1_000_000
-	hi, lo := bits.Mul64(uint64(sum(load, spill)), 100)
+	hi, lo := bits.Mul64(uint64(load), 100)
 	lo, carry := bits.Add64(lo, uint64(capacity-1), 0)
 	if hi += carry; hi >= uint64(capacity) {
 		return most // the quotient would not fit
 	}
 	q, _ := bits.Div64(hi, lo, uint64(capacity))
 	return int64(min(q, most))
+}
+
+// part is so many percent of load, rounded up; load >= 0, share 0 to 100.
+func part(load int64, share int) int64 {
+	hi, lo := bits.Mul64(uint64(load), uint64(share))
+	lo, carry := bits.Add64(lo, 99, 0)
+	q, _ := bits.Div64(hi+carry, lo, 100)
+	return int64(q)
 }

@@ -98,6 +98,8 @@ type Site struct {
 	sessionlessAt Now
 	alarms        []alarm // by key
 
+	load *Loaded // as reported last
+
 	idleUntil Now // before it, nothing but an input changes anything; see settle
 	idle      bool
 	out       []Effect
@@ -138,6 +140,11 @@ func (s *Site) Step(now Now, in Input) []Effect {
 		s.o.VIPs = slices.Clone(in.VIPs)
 		s.forget(in.Views)
 		dirty = true
+	case Loaded:
+		if s.load == nil || in.From >= s.load.From {
+			in.From = min(in.From, now)
+			s.load = &in
+		}
 	case Unfenced:
 		s.fence, s.resend = steadycast.Fence{}, true
 	case SpeakerLost:
@@ -186,6 +193,9 @@ func (s *Site) Verdicts() []steadycast.Verdict {
 // Beat is what the site says of itself now.
 func (s *Site) Beat() Beat {
 	b := Beat{Site: s.name, Incarnation: s.o.Incarnation, DeadThrough: s.dead}
+	if s.load != nil {
+		b.Load = &Load{Site: s.name, Load: s.load.Load, AgeSeconds: int64((s.now - s.load.From) / time.Second)}
+	}
 	for i := range s.units {
 		u := &s.units[i]
 		if !u.announced || !u.onWire || u.contradicted {

@@ -51,6 +51,13 @@ type LedgerLost struct {
 // follows its leader: it can be asked, although nothing new was committed.
 type LedgerFound struct{}
 
+// Loaded is what the site carries, in the unit of its capacity in the table.
+type Loaded struct {
+	Load int64
+	// From is when it was so.
+	From Now
+}
+
 // Equipped replaces, after a reload, the addresses that go into every RouteSet,
 // and the names of the outside views that count.
 type Equipped struct {
@@ -77,6 +84,7 @@ func (Tick) input()        {}
 func (Unfenced) input()    {}
 func (Viewed) input()      {}
 func (Equipped) input()    {}
+func (Loaded) input()      {}
 func (Observed) input()    {}
 func (Answered) input()    {}
 func (Committed) input()   {}
@@ -133,4 +141,6 @@ type Beat struct {
 	Returned []ReturnProof `json:"returned,omitempty"`
 	// DeadThrough: every request up to it will never be carried out (any more).
 	DeadThrough steadycast.RequestID `json:"dead_through,omitzero"`
+	// Load is what the site carries, and how old the figure is; nil where it is not known.
+	Load *Load `json:"load,omitempty"`
 }

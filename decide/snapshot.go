@@ -89,6 +89,9 @@ func (s *state) sound() error {
 		if u.Lost && u.Phase != steadycast.In || u.Depreferred && u.Phase == steadycast.Out {
 			return fmt.Errorf("%s is %s, lost %t, depreferred %t, which cannot be", u.Unit, u.Phase, u.Lost, u.Depreferred)
 		}
+		if u.Load != nil && *u.Load < 0 {
+			return fmt.Errorf("%s left with a load of %d, which cannot be", u.Unit, *u.Load)
+		}
 	}
 	return nil
 }

@@ -32,8 +32,19 @@ type Place struct {
 	Witness bool `yaml:"witness" json:"witness,omitempty"`
 	// Capacity in the unit of the loads; 0 means the capacity guard is skipped.
 	Capacity int64 `yaml:"capacity" json:"capacity,omitempty"`
+	// Load that the site usually carries, for as long as nobody reports it; 0 is not known.
+	Load int64 `yaml:"load" json:"load,omitempty"`
+	// Spill says where its load goes when it leaves. Of what is left out, and of
+	// shares of sites that do not announce then, the worst is assumed.
+	Spill []Spill `yaml:"spill" json:"spill,omitempty"`
 	// Nodes of the site, for those that tell it what they see of it.
 	Nodes []Node `yaml:"nodes" json:"nodes,omitempty"`
+}
+
+// Spill is a share of a site's load that goes to another.
+type Spill struct {
+	Site    string `yaml:"site" json:"site"`
+	Percent int    `yaml:"percent" json:"percent"`
 }
 
 // Node is one node of a site.

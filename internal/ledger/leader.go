@@ -46,6 +46,7 @@ type leader struct {
 type heard struct {
 	beat decide.Beat
 	at   time.Duration
+	load burden
 }
 
 // absent is a unit that beats do not name, since when.
@@ -87,9 +88,9 @@ func (l *leader) hear(now time.Duration, b decide.Beat) {
 	i, ok := slices.BinarySearchFunc(l.beats, b.Site, func(h heard, site string) int { return cmp.Compare(h.beat.Site, site) })
 	switch {
 	case !ok:
-		l.beats = slices.Insert(l.beats, i, heard{b, now})
+		l.beats = slices.Insert(l.beats, i, heard{b, now, l.carries(burden{}, now, b)})
 	case b.Incarnation >= l.beats[i].beat.Incarnation:
-		l.beats[i] = heard{b, now}
+		l.beats[i] = heard{b, now, l.carries(l.beats[i].load, now, b)}
 	}
 }
 
@@ -144,7 +145,7 @@ func healthy(v *decide.View, u steadycast.Unit) bool {
 // look adds what is seen to an entry whose guards count it.
 func (l *leader) look(now time.Duration, e *decide.Entry) {
 	if e.Kind.Looks() {
-		e.Decide = &decide.Decide{Seen: l.seen(now)}
+		e.Decide = &decide.Decide{Seen: l.seen(now), Loads: l.loads(now)}
 	}
 }
 
@@ -249,7 +250,7 @@ func voidable(u *decide.UnitView, deadThrough steadycast.RequestID) bool {
 // the same entry records before it answers; they are always worth writing.
 func (l *leader) propose(now time.Duration, requests []steadycast.Request, news ...steadycast.Verdict) (e decide.Entry, write bool, answers []decide.Answer, err error) {
 	e = l.entry(now, decide.KindDecide)
-	e.Verdicts, e.Decide = news, &decide.Decide{Seen: l.seen(now)}
+	e.Verdicts, e.Decide = news, &decide.Decide{Seen: l.seen(now), Loads: l.loads(now)}
 	requests = slices.Clone(requests)
 	for i := range requests {
 		requests[i] = l.examine(now, e.Decide, requests[i])

@@ -279,6 +279,6 @@ func (l *Local) Watch() (<-chan struct{}, func()) { return l.watch.add() }
 func (l *Local) OnEvents(f func([]steadycast.Event)) func() { return l.watch.on(f) }
 
 // Beat keeps the newest beat of its site until run takes it.
-func (l *Local) Beat(b decide.Beat) { l.beats.put(heard{b, l.clock.now()}) }
+func (l *Local) Beat(b decide.Beat) { l.beats.put(heard{beat: b, at: l.clock.now()}) }
 
 var _ Ledger = (*Local)(nil)

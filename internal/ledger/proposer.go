@@ -41,6 +41,9 @@ func (p *Proposer) Entry(now time.Duration, kind decide.Kind) decide.Entry {
 // Seen is who announces each prefix, by phases and fresh beats.
 func (p *Proposer) Seen(now time.Duration) []decide.Seen { return p.lead.seen(now) }
 
+// Loads are what the sites carry, by their beats.
+func (p *Proposer) Loads(now time.Duration) []decide.Load { return p.lead.loads(now) }
+
 // Propose judges requests, and gives the entry that must be written, if any, and
 // the answers that need none. What is reported beside goes into the same entry.
 func (p *Proposer) Propose(now time.Duration, requests []steadycast.Request, reported []steadycast.Verdict) (e decide.Entry, write bool, answers []decide.Answer, err error) {

@@ -364,7 +364,7 @@ func (v *Voter) Beat(b decide.Beat) { v.Heard(b, 0) }
 
 // Heard is Beat for one that was known to be true age ago.
 func (v *Voter) Heard(b decide.Beat, age time.Duration) {
-	v.beats.put(heard{b, v.clock.now() - max(age, 0)})
+	v.beats.put(heard{beat: b, at: v.clock.now() - max(age, 0)})
 }
 
 // Observe takes what a vantage observed of anybody, age ago. Every voter keeps

@@ -1,0 +1,53 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// burden is what a site says that it carries. The load that would go elsewhere is
+// that of before the trouble: what is failing carries less, until it leaves and
+// its clients come to the others.
+type burden struct {
+	known bool
+	now   int64 // as reported last
+	calm  int64 // as reported last while nothing was wrong with it
+	from  time.Duration
+}
+
+// carries adds what a beat says to what was known of its site.
+func (l *leader) carries(was burden, at time.Duration, b decide.Beat) burden {
+	if b.Load == nil || b.Load.Load < 0 || b.Load.AgeSeconds < 0 || b.Load.AgeSeconds > 1<<20 {
+		return was
+	}
+	is := burden{known: true, now: b.Load.Load, calm: was.calm, from: at - time.Duration(b.Load.AgeSeconds)*time.Second}
+	if !l.troubled(b.Site) {
+		is.calm = is.now
+	}
+	return is
+}
+
+// troubled: a service of the site is in trouble by its committed verdict.
+func (l *leader) troubled(site string) bool {
+	return slices.ContainsFunc(l.view.Verdicts, func(v steadycast.Verdict) bool { return v.Site == site && v.State.Troubled() })
+}
+
+// loads are what the sites report, in order of site, however old: that one is too
+// old is for the guard to say.
+func (l *leader) loads(now time.Duration) []decide.Load {
+	var ls []decide.Load
+	for _, h := range l.beats {
+		if !h.load.known {
+			continue
+		}
+		load := h.load.now
+		if l.troubled(h.beat.Site) {
+			load = max(load, h.load.calm)
+		}
+		ls = append(ls, decide.Load{Site: h.beat.Site, Load: load, AgeSeconds: int64((now - h.load.from) / time.Second)})
+	}
+	return ls
+}

@@ -337,7 +337,11 @@ func TestDNSLateReply(t *testing.T) {
 		}
 		return next.from.String() != first.from.String()
 	}
-	if !attempts() && !attempts() { // once may be chance
+	other := attempts()
+	if !other { // which may be chance, once
+		other = attempts()
+	}
+	if !other {
 		t.Error("each attempt asks from the same port")
 	}
 }

@@ -24,7 +24,7 @@ type httpProbe struct {
 	set    HTTP
 	judge  httpJudge
 	header http.Header
-	round  *http.Transport
+	round  http.RoundTripper
 }
 
 const (
@@ -148,7 +148,7 @@ func compileHTTP(c Check, env Env) (body, error) {
 	for k, v := range h.Headers {
 		p.header.Set(k, v)
 	}
-	p.round = &http.Transport{
+	transport := &http.Transport{
 		DialContext:            p.dial,
 		DisableKeepAlives:      true, // a kept connection would hide a listener that is gone
 		DisableCompression:     true, // nothing to blow up
@@ -159,23 +159,24 @@ func compileHTTP(c Check, env Env) (body, error) {
 	}
 	switch h.Version {
 	case "2":
-		p.round.Protocols.SetHTTP2(true)
-		p.round.Protocols.SetUnencryptedHTTP2(true)
+		transport.Protocols.SetHTTP2(true)
+		transport.Protocols.SetUnencryptedHTTP2(true)
 	case "any":
-		p.round.Protocols.SetHTTP2(true)
+		transport.Protocols.SetHTTP2(true)
 		fallthrough
 	default:
-		p.round.Protocols.SetHTTP1(true)
+		transport.Protocols.SetHTTP1(true)
 	}
 	if strings.HasPrefix(c.Target, "https:") {
 		host, _, err := net.SplitHostPort(h.Host)
 		if err != nil {
 			host = h.Host
 		}
-		if p.round.TLSClientConfig, err = clientTLS(c, host, h.CAFile, h.SkipVerify); err != nil {
+		if transport.TLSClientConfig, err = clientTLS(c, host, h.CAFile, h.SkipVerify); err != nil {
 			return nil, err
 		}
 	}
+	p.round = &plainHTTP{p.dial, transport}
 	return p, nil
 }
 

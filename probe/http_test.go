@@ -246,3 +246,29 @@ func TestHTTPMemory(t *testing.T) {
 		t.Errorf("the server could send %d bytes", got)
 	}
 }
+
+// A request is made on one connection that ends with the answer, whatever of it
+// was read; what says only that an answer will come is passed over.
+func TestHTTPOneConnection(t *testing.T) {
+	for name, c := range map[string]struct{ answer, want string }{
+		"early hints":                          {"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", "up"},
+		"kept alive":                           {"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", "up"},
+		"answered before the request was over": {"HTTP/1.1 413 Too Large\r\n\r\n", "down soft: status 413"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan error, 1)
+			addr := server(t, func(conn net.Conn) {
+				var b [4096]byte
+				n, _ := conn.Read(b[:])
+				if !strings.Contains(string(b[:n]), "\r\nConnection: close\r\n") {
+					t.Errorf("it asks to keep the connection: %q", b[:n])
+				}
+				io.WriteString(conn, c.answer)
+				_, err := io.Copy(io.Discard, conn) // until the other end is closed
+				ended <- err
+			})
+			expect(t, run(t, Check{Kind: "http", Target: "http://" + addr, Timeout: 10 * time.Second, HTTP: &HTTP{Method: "POST", Body: strings.Repeat("x", 8192)}}), c.want)
+			<-ended
+		})
+	}
+}

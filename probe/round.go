@@ -226,7 +226,7 @@ func (s *Scheduler) launch(t *task, now time.Duration) {
 	t.count(func(c *CheckStatus) { c.LastStart, c.Lag = now, now-sv.slot })
 	s.n.Running++
 	abandoned := t.run.Abandoned()
-	t.run.start(sv.ctx, func(r steadycast.Result) {
+	t.run.start(sv.ctx, s.crew.run, func(r steadycast.Result) {
 		s.tell(func(at time.Duration) {
 			s.n.Running--
 			lost := t.run.Abandoned() - abandoned

@@ -62,7 +62,7 @@ func (c *Compiled) Running() bool { return c.running.Load() }
 // more, whatever the attempt does. While another attempt runs it gives unknown.
 func (c *Compiled) Run(ctx context.Context) steadycast.Result {
 	out := make(chan steadycast.Result, 1)
-	if !c.start(ctx, func(r steadycast.Result) { out <- r }) {
+	if !c.start(ctx, func(f func()) { go f() }, func(r steadycast.Result) { out <- r }) {
 		return unknown("still running")
 	}
 	return <-out
@@ -73,9 +73,10 @@ func grace(timeout time.Duration) time.Duration {
 	return min(max(timeout/4, 50*time.Millisecond), 250*time.Millisecond)
 }
 
-// start begins an attempt and calls deliver exactly once, from another
-// goroutine. It returns false, and does nothing, while an attempt runs.
-func (c *Compiled) start(ctx context.Context, deliver func(steadycast.Result)) bool {
+// start begins an attempt in a goroutine that run gives, and calls deliver exactly
+// once, from another goroutine. It returns false, and does nothing, while an
+// attempt runs.
+func (c *Compiled) start(ctx context.Context, run func(func()), deliver func(steadycast.Result)) bool {
 	if !c.running.CompareAndSwap(false, true) {
 		return false
 	}
@@ -91,13 +92,13 @@ func (c *Compiled) start(ctx context.Context, deliver func(steadycast.Result)) b
 			})
 		}
 	})
-	go func() {
+	run(func() {
 		r := c.attempt(ctx, began)
 		c.running.Store(false)
 		if late.Stop(); told.CompareAndSwap(false, true) {
 			deliver(r)
 		}
-	}()
+	})
 	return true
 }
 

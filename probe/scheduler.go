@@ -56,6 +56,7 @@ type Scheduler struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
 	wires   sync.WaitGroup // tripwires
+	crew    *crew
 	compile func(Check, Env) (*Compiled, error)
 
 	mu    sync.Mutex
@@ -109,6 +110,7 @@ func newScheduler(o Options, compile func(Check, Env) (*Compiled, error)) *Sched
 	s.n.Concurrency = o.Concurrency
 	s.base = time.Duration(s.rng.Int64N(int64(maxTick)))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.crew = newCrew(s.ctx.Done())
 	s.published.Store(&[]*task{})
 	s.publish()
 	go s.loop()

@@ -109,6 +109,12 @@ func (a *applying) body() string {
 		return a.resume(*e.Scope)
 	case KindApprove, KindReject:
 		return a.answer(e.Decision, e.Kind == KindApprove)
+	case KindStage:
+		return a.stage(*e.Table, e.Force)
+	case KindAck:
+		return a.acks(e.Acks)
+	case KindActivate:
+		return a.activate(e.Revision, e.Waive, e.Force)
 	case KindOperator:
 		return a.operator(*e.Operator)
 	case KindDismiss:

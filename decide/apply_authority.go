@@ -37,6 +37,8 @@ func (a *applying) unfold() string {
 		return err.Error()
 	case w.Kind != e.Kind:
 		return fmt.Sprintf("a wish of kind %s came as an entry of kind %s", w.Kind, e.Kind)
+	case e.Kind == KindTable:
+		return "a fleet's table is staged and activated, not put into force at once"
 	case e.Kind.Role() == nobody:
 		return fmt.Sprintf("an entry of kind %s is nobody's wish", e.Kind)
 	}
@@ -137,6 +139,9 @@ func (a *applying) genesis(t Table, c *Charter) string {
 		return wrong
 	}
 	a.Fleet, a.Operators = next.Fleet, next.Operators
+	if a.Fleet != "" {
+		a.remember(a.Table, a.e.Reason)
+	}
 	return ""
 }
 

@@ -18,30 +18,35 @@ func (a *applying) table(t Table) string {
 	if born && t.Revision <= a.Table.Revision {
 		return fmt.Sprintf("revision %d is not above %d, which is in force", t.Revision, a.Table.Revision)
 	}
-	if born && !a.keepsFloors(t) {
+	if born && !a.keepsFloors(t, false) {
 		return ""
 	}
 	if !born {
 		a.Rules, a.Fence.Epoch, a.reply.Fence.Epoch = a.e.Rules, a.e.Epoch, a.e.Epoch
 	}
-	a.event(steadycast.Event{
-		Kind: steadycast.EventConfig, Actor: a.e.Actor, Reason: a.e.Reason,
-		From: fmt.Sprintf("revision %d", a.Table.Revision), To: fmt.Sprintf("revision %d", t.Revision),
-	})
-	a.Table = t
-	a.settle()
+	a.enforce(t)
 	return ""
 }
 
 // keepsFloors refuses a table that takes announcing sites away from a prefix it
 // keeps, below the floor in force: a wrong table withdraws everywhere at once.
-func (a *applying) keepsFloors(t Table) bool {
+// A fleet's table may not drop a prefix as a whole either, while it is announced.
+func (a *applying) keepsFloors(t Table, fleet bool) bool {
+	override := "withdraw the site by an order first, or give the prefix another floor in a revision of its own"
+	if fleet {
+		override += ", or --force"
+	}
 	for _, p := range a.Prefixes {
 		left := t.SitesOf(p.Prefix)
-		if len(left) == 0 {
-			continue // it is dropped as a whole, and says so in the diff
-		}
 		was, stay := a.announcing(a.sees(p.Prefix), ""), 0
+		if len(left) == 0 {
+			if fleet && len(was) > 0 {
+				a.refuse(floorGuard, fmt.Sprintf("nobody would announce %s after revision %d; now %d do: %s", p.Prefix, t.Revision, len(was), list(was)),
+					"withdraw it everywhere by orders first, or --force")
+				return false
+			}
+			continue // it says so in the diff
+		}
 		for _, site := range was {
 			if slices.Contains(left, site) {
 				stay++
@@ -50,7 +55,7 @@ func (a *applying) keepsFloors(t Table) bool {
 		if floor := a.of(p.Prefix).floor; stay < len(was) && stay < floor {
 			a.refuse(floorGuard, fmt.Sprintf("%d of %d would announce %s after revision %d; floor %d",
 				stay, len(was), p.Prefix, t.Revision, floor),
-				"withdraw the site by an order first, or give the prefix another floor in a revision of its own")
+				override)
 			return false
 		}
 	}

@@ -41,6 +41,13 @@ type Entry struct {
 	Scope    *Scope               `json:"scope,omitempty"`
 	Operator *steadycast.Operator `json:"operator,omitempty"`
 	Charter  *Charter             `json:"charter,omitempty"`
+	// Acks are what nodes say of the table that is staged.
+	Acks []Ack `json:"acks,omitempty"`
+	// Revision is that of the staged table which comes into force, Waive the sites
+	// that may go without having said yes, and Force passes the floors.
+	Revision uint64   `json:"revision,omitempty"`
+	Waive    []string `json:"waive,omitempty"`
+	Force    bool     `json:"force,omitempty"`
 	// Decision is the number of one that waits for a person.
 	Decision uint64 `json:"decision,omitempty"`
 	// Name is that of an operator.
@@ -63,26 +70,29 @@ type Kind string
 
 // The kinds of entry.
 const (
-	KindGenesis    Kind = "genesis"     // the first entry: Table, perhaps Charter
-	KindTick       Kind = "tick"        // time passes
-	KindTable      Kind = "table"       // a new policy: Table
-	KindVerdict    Kind = "verdict"     // transitions of services at sites: Verdicts
-	KindDecide     Kind = "decide"      // a batch of requests with what the proposer saw: Decide; perhaps Verdicts
-	KindVoid       Kind = "void"        // a permit that can never be used any more: Give
-	KindIn         Kind = "in"          // a return is proven: Return
-	KindLost       Kind = "lost"        // units that stopped announcing against their will: Units
-	KindFound      Kind = "found"       // and that announce again: Units
-	KindOrder      Kind = "order"       // a person's wish: Order, with Decide.Seen for the guards
-	KindOrderClear Kind = "order_clear" // its end: Scope
-	KindFreeze     Kind = "freeze"      // automation stops: Scope
-	KindThaw       Kind = "thaw"        // and goes on: Scope
-	KindUnlock     Kind = "unlock"      // a person clears a lock: Scope
-	KindResume     Kind = "resume"      // a person ends `return: hold` for a unit: Scope
-	KindApprove    Kind = "approve"     // a person's yes to Decision, with Decide.Seen for the guards
-	KindReject     Kind = "reject"      // and no: Decision
-	KindOperator   Kind = "operator"    // an admin lets a person in, or changes his role or key: Operator
-	KindDismiss    Kind = "dismiss"     // an admin ends what a person may: Name
-	KindEpoch      Kind = "epoch"       // the ledger was recovered from what one voter had; Epoch is the new one
+	KindGenesis    Kind = "genesis"        // the first entry: Table, perhaps Charter
+	KindTick       Kind = "tick"           // time passes
+	KindTable      Kind = "table"          // a new policy: Table
+	KindVerdict    Kind = "verdict"        // transitions of services at sites: Verdicts
+	KindDecide     Kind = "decide"         // a batch of requests with what the proposer saw: Decide; perhaps Verdicts
+	KindVoid       Kind = "void"           // a permit that can never be used any more: Give
+	KindIn         Kind = "in"             // a return is proven: Return
+	KindLost       Kind = "lost"           // units that stopped announcing against their will: Units
+	KindFound      Kind = "found"          // and that announce again: Units
+	KindOrder      Kind = "order"          // a person's wish: Order, with Decide.Seen for the guards
+	KindOrderClear Kind = "order_clear"    // its end: Scope
+	KindFreeze     Kind = "freeze"         // automation stops: Scope
+	KindThaw       Kind = "thaw"           // and goes on: Scope
+	KindUnlock     Kind = "unlock"         // a person clears a lock: Scope
+	KindResume     Kind = "resume"         // a person ends `return: hold` for a unit: Scope
+	KindApprove    Kind = "approve"        // a person's yes to Decision, with Decide.Seen for the guards
+	KindReject     Kind = "reject"         // and no: Decision
+	KindStage      Kind = "table_stage"    // an admin lays a table before the nodes: Table, perhaps Force, with Decide.Seen
+	KindAck        Kind = "table_ack"      // what nodes say of it: Acks
+	KindActivate   Kind = "table_activate" // an admin puts it into force: Revision, perhaps Waive and Force, with Decide.Seen
+	KindOperator   Kind = "operator"       // an admin lets a person in, or changes his role or key: Operator
+	KindDismiss    Kind = "dismiss"        // an admin ends what a person may: Name
+	KindEpoch      Kind = "epoch"          // the ledger was recovered from what one voter had; Epoch is the new one
 )
 
 // Scope names what an entry is about; an empty field means every one.
@@ -167,6 +177,8 @@ type Reply struct {
 	Refused *steadycast.GuardAnswer `json:"refused,omitempty"`
 	// Before is set when this very wish was entered before: where. Nothing was done again.
 	Before *steadycast.Fence `json:"before,omitempty"`
+	// Revision is what a staged table got.
+	Revision uint64 `json:"revision,omitempty"`
 	// Rulings per unit of an order.
 	Rulings []Ruling `json:"rulings,omitempty"`
 	// Events are the transitions the entry caused.

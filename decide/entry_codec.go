@@ -92,6 +92,9 @@ var kinds = []kindBodies{
 	{KindResume, bodyScope, 0, steadycast.Mover},
 	{KindApprove, bodyDecision, bodyDecide, steadycast.Mover},
 	{KindReject, bodyDecision, 0, steadycast.Mover},
+	{KindStage, bodyTable, bodyDecide | bodyForce, steadycast.Admin},
+	{KindAck, bodyAcks, 0, nobody},
+	{KindActivate, bodyRevision, bodyDecide | bodyWaive | bodyForce, steadycast.Admin},
 	{KindOperator, bodyOperator, 0, steadycast.Admin},
 	{KindDismiss, bodyName, 0, steadycast.Admin},
 	{KindEpoch, 0, 0, nobody},
@@ -118,7 +121,7 @@ func bodiesOf(k Kind) (kindBodies, bool) {
 }
 
 // body is a set of an entry's body fields.
-type body uint16
+type body uint32
 
 const (
 	bodyTable body = 1 << iota
@@ -133,6 +136,10 @@ const (
 	bodyCharter
 	bodyName
 	bodyDecision
+	bodyAcks
+	bodyRevision
+	bodyWaive
+	bodyForce
 )
 
 // bodies is the set of fields that are there.
@@ -154,6 +161,10 @@ func (e Entry) bodies() body {
 		{e.Charter != nil, bodyCharter},
 		{e.Name != "", bodyName},
 		{e.Decision != 0, bodyDecision},
+		{len(e.Acks) > 0, bodyAcks},
+		{e.Revision != 0, bodyRevision},
+		{len(e.Waive) > 0, bodyWaive},
+		{e.Force, bodyForce},
 	} {
 		if f.there {
 			b |= f.bit

@@ -41,6 +41,11 @@ type state struct {
 	// [Charter]. Of those there are, one at least is an admin.
 	Fleet     string          `json:"fleet,omitempty"`
 	Operators []operatorState `json:"operators,omitempty"`
+	// Staged waits to be activated, and Acks are what nodes say of it. Revisions were
+	// in force, oldest first; the last is.
+	Staged    *Staged    `json:"staged,omitempty"`
+	Acks      []Ack      `json:"acks,omitempty"`
+	Revisions []Revision `json:"revisions,omitempty"`
 	// Decisions wait for a person, oldest first; Numbered is how many there ever were.
 	Decisions []Decision `json:"decisions,omitempty"`
 	Numbered  uint64     `json:"numbered,omitempty"`

@@ -94,6 +94,8 @@ type stage struct {
 	as     *signing // who signs what follows, if anybody
 	sent   Entry    // what was signed last
 	fleet  *Charter // for the genesis
+	forced bool
+	kind   Kind // of the entry that carries the next table
 	// applied hears every entry after it was applied, if set.
 	applied func(Entry)
 }
@@ -179,6 +181,42 @@ func (s *stage) play(line string) []string {
 		return s.play(rest)
 	case "again":
 		return s.say(s.apply(s.sent))
+	case "stage":
+		s.kind = KindStage
+		defer func() { s.kind = "" }()
+		return s.table(args)
+	case "ack": // SITE[=REFUSAL]
+		e := s.entry(KindAck)
+		for _, w := range args {
+			site, no, refused := strings.Cut(w, "=")
+			k := Ack{Site: site, Node: site + "-1", Refusal: no}
+			if s.f.s.Staged != nil {
+				k.Revision = s.f.s.Staged.Table.Revision
+			}
+			if !refused {
+				k.Changes = []string{"nothing"}
+			}
+			e.Acks = append(e.Acks, k)
+		}
+		return s.say(s.apply(e))
+	case "activate": // REVISION [force] [waive=SITE,…]
+		e := s.entry(KindActivate)
+		e.Actor, e.Reason, e.Decide = "ann", text, &Decide{Seen: s.seen()}
+		e.Revision, _ = strconv.ParseUint(args[0], 10, 64)
+		for _, w := range args[1:] {
+			if v, ok := strings.CutPrefix(w, "waive="); ok {
+				e.Waive = strings.Split(v, ",")
+			}
+			e.Force = e.Force || w == "force"
+		}
+		return s.say(s.apply(e))
+	case "revisions":
+		var out []string
+		for _, r := range s.f.View().Revisions {
+			_, kept := s.f.Revision(r.Revision)
+			out = append(out, fmt.Sprintf("revision %d by %s: %s, kept %t", r.Revision, r.Actor, r.Reason, kept))
+		}
+		return out
 	case "approve", "reject":
 		e := s.entry(Kind(words[0]))
 		e.Actor, e.Reason = "ann", text
@@ -368,6 +406,9 @@ func (s *stage) table(args []string) []string {
 			for p := range strings.SplitSeq(v, ",") {
 				t.Services[0].Prefixes = append(t.Services[0].Prefixes, netip.MustParsePrefix(p))
 			}
+		case "force":
+			defer func() { s.forced = false }()
+			s.forced = true
 		case "mode":
 			t.Services[0].Mode = v
 		case "return":
@@ -400,8 +441,11 @@ func (s *stage) table(args []string) []string {
 		e.Kind, e.Charter = KindGenesis, s.fleet
 	} else {
 		e.Decide = &Decide{Seen: s.seen()}
+		if s.kind != "" {
+			e.Kind, t.Revision = s.kind, 0
+		}
 	}
-	e.Table, e.Actor, e.Reason = &t, "ann", "test"
+	e.Table, e.Actor, e.Reason, e.Force = &t, "ann", "test", s.forced
 	return s.say(s.apply(e))
 }
 
@@ -539,6 +583,9 @@ func (s *stage) say(r Reply) []string {
 	}
 	if r.Before != nil {
 		out = append(out, "entered before, at "+r.Before.String())
+	}
+	if r.Revision != 0 {
+		out = append(out, fmt.Sprintf("staged as revision %d", r.Revision))
 	}
 	if r.Answers != nil {
 		s.last = r.Answers

@@ -85,6 +85,11 @@ func (s *state) sound() error {
 	if err := s.soundOperators(); err != nil {
 		return err
 	}
+	if s.Staged != nil {
+		if ps := s.Staged.Table.Problems(); len(ps) > 0 {
+			return fmt.Errorf("staged table: %s", ps[0])
+		}
+	}
 	for _, u := range s.Units {
 		if u.Lost && u.Phase != steadycast.In || u.Depreferred && u.Phase == steadycast.Out {
 			return fmt.Errorf("%s is %s, lost %t, depreferred %t, which cannot be", u.Unit, u.Phase, u.Lost, u.Depreferred)

@@ -19,6 +19,13 @@ type View struct {
 	Freezes  []StandingFreeze     `json:"freezes,omitempty"`
 	// Prefixes in order, with the numbers of their guards.
 	Prefixes []PrefixView `json:"prefixes"`
+	// Staged waits to be activated; Acks are what nodes say of it, in order,
+	// and Unready the sites that announce and have not said yes.
+	Staged  *Staged  `json:"staged,omitempty"`
+	Acks    []Ack    `json:"acks,omitempty"`
+	Unready []string `json:"unready,omitempty"`
+	// Revisions were in force, oldest first; the last is. Their content is asked for.
+	Revisions []Revision `json:"revisions,omitempty"`
 	// Decisions wait for a person, oldest first.
 	Decisions []Decision `json:"decisions,omitempty"`
 	// Fleet is whose ledger it is; empty for a node's own.
@@ -130,6 +137,14 @@ func (s *state) view() View {
 		v.Orders = append(v.Orders, o)
 	}
 	v.Freezes = append(v.Freezes, s.Freezes...)
+	v.Staged, v.Acks = s.Staged, s.Acks
+	if s.Staged != nil {
+		v.Unready = s.unready(nil)
+	}
+	for _, r := range s.Revisions {
+		r.Table = nil
+		v.Revisions = append(v.Revisions, r)
+	}
 	for _, d := range s.Decisions {
 		d.LeftMS = int64(d.Until - s.LT)
 		v.Decisions = append(v.Decisions, d)

@@ -50,6 +50,10 @@ type Wish struct {
 	Operator *steadycast.Operator `json:"operator,omitempty"`
 	Name     string               `json:"name,omitempty"`
 	Decision uint64               `json:"decision,omitempty"`
+	Table    *Table               `json:"table,omitempty"`
+	Revision uint64               `json:"revision,omitempty"`
+	Waive    []string             `json:"waive,omitempty"`
+	Force    bool                 `json:"force,omitempty"`
 }
 
 // Context is what a wish of this kind is signed in.
@@ -104,6 +108,7 @@ func (s Signed) Wish() (w Wish, err error) {
 func (w Wish) Into(e *Entry) {
 	e.Kind, e.Actor, e.Reason = w.Kind, w.By, w.Reason
 	e.Scope, e.Operator, e.Name, e.Decision = w.Scope, w.Operator, w.Name, w.Decision
+	e.Table, e.Revision, e.Waive, e.Force = w.Table, w.Revision, w.Waive, w.Force
 	if w.Order != nil {
 		o := *w.Order
 		o.Actor, o.Reason = w.By, w.Reason

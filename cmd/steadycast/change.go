@@ -216,7 +216,7 @@ func (c *cli) ask(ctx context.Context, client *api.Client, person io.Writer, f *
 		c.follows(plan.Follows)
 	}
 	want := "y"
-	if f.force {
+	if f.force && ch.site != "" {
 		want = ch.site
 		fmt.Fprintf(person, "type the site's name, %s, to go on: ", want)
 	} else {
@@ -224,7 +224,7 @@ func (c *cli) ask(ctx context.Context, client *api.Client, person io.Writer, f *
 	}
 	line, _ := bufio.NewReader(io.LimitReader(c.in, 256)).ReadString('\n')
 	got := strings.TrimSpace(line)
-	if got == want || !f.force && strings.EqualFold(got, "yes") || !f.force && got == "Y" {
+	if got == want || want == "y" && (strings.EqualFold(got, "yes") || got == "Y") {
 		return nil
 	}
 	return &exitError{exitFailed, errors.New("nothing was changed")}

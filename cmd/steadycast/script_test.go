@@ -240,6 +240,12 @@ func (d *daemon) Carry(context.Context, api.Caller, decide.Signed) (decide.Reply
 	return decide.Reply{}, errors.New("nothing is signed here")
 }
 
+func (d *daemon) Revision(context.Context, uint64) (decide.Table, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.snap.View.Table, nil
+}
+
 func (d *daemon) Enter(_ context.Context, _ api.Caller, w decide.Wish) (decide.Reply, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -59,11 +59,10 @@ func (c *cli) enter(ctx context.Context, client *api.Client, f *changeFlags, ch 
 		if try == signTries || !errors.As(err, &refused) || refused.Guard != decide.AuthorityGuard {
 			return got, err
 		}
-		was := frame
 		if authority, err = ledgerAuthority(ctx, client); err != nil {
 			return got, refused
 		}
-		if now, _ := authority.Wish(pen.Name, w.Kind, frame.Reason); now == was {
+		if now, _ := authority.Wish(pen.Name, w.Kind, frame.Reason); now.Serial == w.Serial && now.Epoch == w.Epoch && now.At == w.At {
 			return got, refused // it says no to what is as new as can be
 		}
 	}

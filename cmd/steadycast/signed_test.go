@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,26 +34,28 @@ func TestSignedScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TERM", "dumb")
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
-			socket, stop, err := signedFleet(t, env.WorkDir)
+			socket, led, stop, err := signedFleet(t, env.WorkDir)
 			if err != nil {
 				return err
 			}
 			env.Defer(stop)
 			env.Setenv("STEADYCAST_SOCKET", socket)
+			env.Values[signedKey{}] = led
 			return nil
 		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"announces": announces, "answers": answers},
 	})
 }
 
-func signedFleet(t *testing.T, dir string) (socket string, stop func(), err error) {
+func signedFleet(t *testing.T, dir string) (socket string, led *ledger.Local, stop func(), err error) {
 	var people []steadycast.Operator
 	for name, role := range map[string]steadycast.Role{"maria": steadycast.Admin, "joe": steadycast.Mover, "vic": steadycast.Viewer} {
 		pen, err := pki.NewPen(filepath.Join(dir, name+".key"), name, role)
 		if err != nil {
-			return "", nil, err
+			return "", nil, nil, err
 		}
 		if err := os.WriteFile(filepath.Join(dir, name+".pub"), []byte(pen.String()+"\n"), 0o644); err != nil {
-			return "", nil, err
+			return "", nil, nil, err
 		}
 		people = append(people, pen.Operator)
 	}
@@ -61,21 +64,21 @@ func signedFleet(t *testing.T, dir string) (socket string, stop func(), err erro
 	for _, s := range []string{"ams", "fra", "lon"} {
 		table.Sites = append(table.Sites, decide.Place{Name: s})
 	}
-	led, err := ledger.Open("", table, ledger.Options{Fleet: "edge", Node: "ams-1", Operators: people})
+	led, err = ledger.Open("", table, ledger.Options{Fleet: "edge", Node: "ams-1", Operators: people})
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	if err := wantsBack(led, "fra"); err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	run, err := os.MkdirTemp("", "sc-signed")
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	socket = filepath.Join(run, "s")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	ring := api.NewRing(100)
 	led.OnEvents(func(evs []steadycast.Event) {
@@ -90,7 +93,7 @@ func signedFleet(t *testing.T, dir string) (socket string, stop func(), err erro
 		defer close(done)
 		api.NewServer(b, buildVersion(), slog.New(slog.DiscardHandler)).Serve(ctx, l, socket)
 	}()
-	return socket, func() {
+	return socket, led, func() {
 		cancel()
 		<-done
 		led.Close()
@@ -100,12 +103,90 @@ func signedFleet(t *testing.T, dir string) (socket string, stop func(), err erro
 
 // wantsBack makes a site ask for a return that waits for a person.
 func wantsBack(led *ledger.Local, site string) error {
-	up := steadycast.Observation{Vantage: site, Subject: site, Service: "api", Seq: 1, Result: steadycast.Result{Outcome: steadycast.Up}}
 	_, err := led.Ask(context.Background(), steadycast.Request{
 		ID: steadycast.RequestID{Incarnation: 1, Seq: 1}, Site: site, Service: "api", Action: steadycast.Return, Reason: "passed 20 times",
-		Prefixes: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, Evidence: []steadycast.Observation{up},
+		Prefixes: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, Evidence: passing(site, "api"),
 	}, steadycast.Verdict{Site: site, Service: "api", State: steadycast.Healthy})
 	return err
+}
+
+type signedKey struct{}
+
+func signedLedger(ts *testscript.TestScript) *ledger.Local { return ts.Value(signedKey{}).(*ledger.Local) }
+
+var webPrefix = netip.MustParsePrefix("192.0.2.0/24")
+
+// announces SITE… makes sites announce 192.0.2.0/24, as the ledger counts it, for
+// as long as the script runs.
+func announces(ts *testscript.TestScript, _ bool, sites []string) {
+	led := signedLedger(ts)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for _, site := range sites {
+		unit := steadycast.Unit{Site: site, Prefix: webPrefix}
+		id := steadycast.RequestID{Incarnation: 1, Seq: 9}
+		_, err := led.Ask(ctx, steadycast.Request{
+			ID: id, Site: site, Service: "web", Action: steadycast.Return, Prefixes: []netip.Prefix{webPrefix}, Evidence: passing(site, "web"),
+		}, steadycast.Verdict{Site: site, Service: "web", State: steadycast.Healthy})
+		ts.Check(err)
+		stop := make(chan struct{})
+		ts.Defer(func() { close(stop) })
+		go func() {
+			beat := time.NewTicker(50 * time.Millisecond)
+			defer beat.Stop()
+			for {
+				led.Beat(decide.Beat{Site: site, Incarnation: 1, Announcing: []steadycast.Unit{unit}, Returned: []decide.ReturnProof{{Unit: unit, ID: id}}})
+				select {
+				case <-beat.C:
+				case <-stop:
+					return
+				}
+			}
+		}()
+		for in := false; !in; {
+			for _, u := range led.View().Units {
+				in = in || u.Unit == unit && u.Phase == steadycast.In
+			}
+			if ctx.Err() != nil {
+				ts.Fatalf("%s does not announce", site)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+// answers [SITE[=REFUSAL]]… lets nodes say that, whatever table is staged from
+// now on; the others are silent.
+func answers(ts *testscript.TestScript, _ bool, args []string) {
+	led := signedLedger(ts)
+	changed, cancel := led.Watch()
+	stop := make(chan struct{})
+	ts.Defer(func() { close(stop); cancel() })
+	go func() {
+		for {
+			select {
+			case <-changed:
+			case <-stop:
+				return
+			}
+			s := led.View().Staged
+			if s == nil {
+				continue
+			}
+			for _, a := range args {
+				site, no, refuses := strings.Cut(a, "=")
+				k := decide.Ack{Revision: s.Table.Revision, Site: site, Node: site + "-1", Refusal: no}
+				if !refuses {
+					k.Changes = []string{"1 prefix more"}
+				}
+				_ = led.Ack(context.Background(), k)
+			}
+		}
+	}()
+}
+
+func passing(site, service string) []steadycast.Observation {
+	return []steadycast.Observation{{Vantage: site, Subject: site, Service: service, Seq: 1, Result: steadycast.Result{Outcome: steadycast.Up}}}
 }
 
 // signedBackend is the agent's own but for the agents, of which there are none.

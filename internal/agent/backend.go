@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -94,6 +95,18 @@ func (b *Backend) Rehearse(ctx context.Context, wish decide.Wish) (decide.Reply,
 		a.beatNow()
 	}
 	return b.Ledger.Rehearse(ctx, wish)
+}
+
+// Revision gives a table that is in force, or was.
+func (b *Backend) Revision(ctx context.Context, revision uint64) (decide.Table, error) {
+	if v := b.Ledger.View(); revision == 0 || revision == v.Table.Revision {
+		return v.Table, nil
+	}
+	t, err := b.Ledger.Revision(ctx, revision)
+	if unknown, ok := errors.AsType[ledger.Invalid](err); ok {
+		return t, &api.Error{Code: api.CodeNotFound, Message: unknown.Error(), Next: "steadycast revisions"}
+	}
+	return t, err
 }
 
 // Reload reads the configuration again.

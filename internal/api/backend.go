@@ -27,6 +27,9 @@ type Backend interface {
 	Enter(ctx context.Context, who Caller, wish decide.Wish) (decide.Reply, error)
 	// Rehearse asks what would come of a wish, and changes nothing.
 	Rehearse(ctx context.Context, wish decide.Wish) (decide.Reply, error)
+	// Revision gives a table that is in force, or was and is remembered; 0 is the
+	// one in force.
+	Revision(ctx context.Context, revision uint64) (decide.Table, error)
 	// Reload reads the configuration again; a bad one changes nothing and is in
 	// the result as problems.
 	Reload(ctx context.Context, who Caller, dryRun bool) (Reload, error)

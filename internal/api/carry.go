@@ -120,6 +120,10 @@ func (s *Snapshot) judge(w *decide.Wish) ([]string, error) {
 			return []string{fmt.Sprintf("%s asks again at once, and every guard is asked again with it: %s", d.Unit.Site, d.Action)}, nil
 		}
 		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("no decision %d waits", w.Decision), Next: "steadycast decisions"}
+	case w.Kind == decide.KindStage && w.Table != nil:
+		return s.followsStage(w), nil
+	case w.Kind == decide.KindActivate:
+		return []string{fmt.Sprintf("revision %d comes into force for every node at once", w.Revision)}, nil
 	case w.Kind == decide.KindDismiss:
 		return []string{"nothing that " + w.Name + " signs is taken any more; what was entered stands"}, nil
 	}
@@ -128,6 +132,7 @@ func (s *Snapshot) judge(w *decide.Wish) ([]string, error) {
 
 // verbs are the commands that make a wish of each kind.
 var verbs = map[decide.Kind]string{
+	decide.KindStage: "apply FILE", decide.KindActivate: "apply FILE",
 	decide.KindOrderClear: "undrain", decide.KindOperator: "operator add", decide.KindDismiss: "operator dismiss",
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/steadycast/steadycast/decide"
 )
 
 // Effect is what a changed setting does, mildest first.
@@ -239,4 +241,12 @@ func effectOf(path, how string) (Effect, string) {
 		}
 	}
 	return EffectPolicy, ""
+}
+
+// DiffTables tells what going from one table to another changes, wherever the
+// nodes are.
+func DiffTables(old, next decide.Table) []Change {
+	a, b := FleetOf(old.WithDefaults()), FleetOf(next.WithDefaults())
+	a.Revision, b.Revision = 0, 0
+	return Diff(&Config{Fleet: a}, &Config{Fleet: b})
 }

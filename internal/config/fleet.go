@@ -136,3 +136,15 @@ func (s Site) reached(service string) (v4, v6 netip.Addr) {
 	}
 	return v4, v6
 }
+
+// FleetOf is what a table says, without what only its text has: the checks.
+func FleetOf(t decide.Table) Fleet {
+	f := Fleet{Revision: t.Revision, Prefixes: t.Prefixes, Guards: t.Guards, DrainWait: t.DrainWait}
+	for _, p := range t.Sites {
+		f.Sites = append(f.Sites, Site{Place: p})
+	}
+	for _, s := range t.Services {
+		f.Services = append(f.Services, Service{Service: s})
+	}
+	return f
+}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,12 +29,15 @@ type calls struct {
 
 func newCalls() calls { return calls{ops: make(chan op, queueBound), done: make(chan struct{})} }
 
-// op is one call on its way to the owner. Exactly one of report, ask and entry
-// is set, or report beside ask.
+// op is one call on its way to the owner. Exactly one of report, ask, ack, read
+// and entry is set, or report beside ask.
 type op struct {
 	ctx    context.Context
 	report []steadycast.Verdict
 	ask    *steadycast.Request
+	ack    *decide.Ack
+	// read looks at the machine.
+	read func(*decide.Fleet)
 	// entry makes the entry of any other call, at the desk; try only tries it.
 	entry func(l *leader, now time.Duration) decide.Entry
 	try   bool
@@ -90,6 +95,29 @@ func (c *calls) Report(ctx context.Context, verdicts []steadycast.Verdict) error
 func (c *calls) Ask(ctx context.Context, request steadycast.Request, reported ...steadycast.Verdict) (decide.Answer, error) {
 	r := c.call(ctx, op{ask: &request, report: slices.Clone(reported)})
 	return r.answer, r.err
+}
+
+// Ack says what a node makes of the table that is staged.
+func (c *calls) Ack(ctx context.Context, ack decide.Ack) error {
+	if ack.Site == "" || ack.Node == "" {
+		return Invalid("an acknowledgement names its site and its node")
+	}
+	return c.call(ctx, op{ack: &ack}).err
+}
+
+// Revision gives the content of a table.
+func (c *calls) Revision(ctx context.Context, revision uint64) (t decide.Table, err error) {
+	found, known := false, []string{}
+	r := c.call(ctx, op{read: func(f *decide.Fleet) {
+		t, found = f.Revision(revision)
+		for _, x := range f.View().Revisions {
+			known = append(known, strconv.FormatUint(x.Revision, 10))
+		}
+	}})
+	if r.err == nil && !found {
+		return t, Invalid(fmt.Sprintf("the ledger does not remember revision %d; known: %s", revision, strings.Join(known, ", ")))
+	}
+	return t, r.err
 }
 
 // GiveUp voids what will never be carried out.

@@ -257,6 +257,17 @@ func (c *Client) Carry(ctx context.Context, signed decide.Signed) (decide.Reply,
 	return c.person(ctx, again, pathCarry, signed)
 }
 
+// Ack says what this node makes of the table that is staged.
+func (c *Client) Ack(ctx context.Context, ack decide.Ack) error {
+	return c.call(ctx, again, pathAck, ack, nil)
+}
+
+// Revision gives the content of a table.
+func (c *Client) Revision(ctx context.Context, revision uint64) (t decide.Table, err error) {
+	err = c.call(ctx, again, pathRevision, revisionCall{revision}, &t)
+	return t, err
+}
+
 // Enter records a wish that nobody signed.
 func (c *Client) Enter(ctx context.Context, wish decide.Wish) (decide.Reply, error) {
 	return c.person(ctx, once, pathEnter, wish)

@@ -67,6 +67,11 @@ func (d *desk) serve(batch []op) {
 			d.serveAsks(run)
 		case run[0].report != nil:
 			d.serveReports(run)
+		case run[0].ack != nil:
+			d.serveAcks(run)
+		case run[0].read != nil:
+			run[0].read(d.lead.fleet)
+			run[0].done <- result{err: d.certain()}
 		default:
 			run[0].done <- d.serveEntry(run[0])
 		}
@@ -83,7 +88,7 @@ func (d *desk) certain() error {
 
 // like: both can go into one entry.
 func (o op) like(p op) bool {
-	return o.ask != nil && p.ask != nil || o.report != nil && p.report != nil && o.ask == nil && p.ask == nil
+	return o.ack != nil && p.ack != nil || o.ask != nil && p.ask != nil || o.report != nil && p.report != nil && o.ask == nil && p.ask == nil
 }
 
 // serveAsks answers a batch of requests, and records what is reported with
@@ -159,6 +164,30 @@ func (d *desk) serveReports(ops []op) {
 		if len(o.done) == 0 {
 			o.done <- result{err: err}
 		}
+	}
+}
+
+// serveAcks writes what is news about the staged table, of all nodes at once.
+func (d *desk) serveAcks(ops []op) {
+	e := d.lead.entry(d.now(), decide.KindAck)
+	v := &d.lead.view
+	for _, o := range ops {
+		if v.Staged == nil || o.ack.Revision != v.Staged.Table.Revision {
+			continue
+		}
+		known := slices.ContainsFunc(v.Acks, func(k decide.Ack) bool { return same(k, o.ack.Sound()) })
+		if !known {
+			e.Acks = append(e.Acks, *o.ack)
+		}
+	}
+	var err error
+	if len(e.Acks) > 0 {
+		_, err = d.commit(e)
+	} else {
+		err = d.certain()
+	}
+	for _, o := range ops {
+		o.done <- result{err: err}
 	}
 }
 

@@ -64,6 +64,14 @@ type Ledger interface {
 	// and changes nothing. The wish has no signature: one that had could be carried.
 	Rehearse(ctx context.Context, wish decide.Wish) (decide.Reply, error)
 
+	// Ack says what a node makes of the table that is staged. Saying the same again
+	// is not logged; what is said of another table is of no use, and no error.
+	Ack(ctx context.Context, ack decide.Ack) error
+
+	// Revision gives the content of a table that is in force, or was and is
+	// remembered; [Invalid] if it is not.
+	Revision(ctx context.Context, revision uint64) (decide.Table, error)
+
 	// View returns the newest committed state: an immutable copy that costs one
 	// atomic load. Its slices are shared by all readers; change nothing.
 	View() decide.View

@@ -29,15 +29,20 @@ type report struct {
 // viewDelta is what changed from one view to the next: lists that people make
 // are whole, of long ones only the changed elements stand here.
 type viewDelta struct {
-	Fence     steadycast.Fence         `json:"fence"`
-	LT        decide.Time              `json:"lt"`
-	Units     []decide.UnitView        `json:"units,omitempty"`
-	Verdicts  []steadycast.Verdict     `json:"verdicts,omitempty"`
-	Prefixes  []decide.PrefixView      `json:"prefixes,omitempty"`
-	Orders    *[]decide.StandingOrder  `json:"orders,omitempty"`
-	Freezes   *[]decide.StandingFreeze `json:"freezes,omitempty"`
-	Decisions *[]decide.Decision       `json:"decisions,omitempty"`
-	Operators *[]decide.OperatorView   `json:"operators,omitempty"`
+	Fence    steadycast.Fence         `json:"fence"`
+	LT       decide.Time              `json:"lt"`
+	Units    []decide.UnitView        `json:"units,omitempty"`
+	Verdicts []steadycast.Verdict     `json:"verdicts,omitempty"`
+	Prefixes []decide.PrefixView      `json:"prefixes,omitempty"`
+	Orders   *[]decide.StandingOrder  `json:"orders,omitempty"`
+	Freezes  *[]decide.StandingFreeze `json:"freezes,omitempty"`
+	// Staged replaces the table that waits, and forgets what was said of it; Acks
+	// are what was said since.
+	Staged    *[]decide.Staged       `json:"staged,omitempty"`
+	Acks      []decide.Ack           `json:"acks,omitempty"`
+	Unready   *[]string              `json:"unready,omitempty"`
+	Decisions *[]decide.Decision     `json:"decisions,omitempty"`
+	Operators *[]decide.OperatorView `json:"operators,omitempty"`
 }
 
 // difference is what makes was into is. ok is false when a new table makes that
@@ -86,6 +91,7 @@ func difference(was, is *decide.View) (d viewDelta, ok bool) {
 	if !slices.Equal(was.Operators, is.Operators) {
 		d.Operators = whole(is.Operators)
 	}
+	d.staged(was, is)
 	if !slices.Equal(was.Decisions, is.Decisions) {
 		d.Decisions = whole(is.Decisions)
 	}
@@ -133,10 +139,49 @@ func (d *viewDelta) follow(was *decide.View) (decide.View, error) {
 	if d.Operators != nil {
 		is.Operators = *d.Operators
 	}
+	if d.Staged != nil {
+		is.Staged, is.Acks = nil, nil
+		for _, s := range *d.Staged {
+			is.Staged = &s
+		}
+	}
+	for _, k := range d.Acks {
+		is.Acks = decide.NoteAck(is.Acks, k)
+	}
+	if d.Unready != nil {
+		is.Unready = *d.Unready
+	}
 	if d.Decisions != nil {
 		is.Decisions = *d.Decisions
 	}
 	return is, nil
+}
+
+// staged is what changed about the table that waits: its content once, and then
+// only what is said of it, since 300 nodes say something and 300 watch.
+func (d *viewDelta) staged(was, is *decide.View) {
+	at := func(v *decide.View) (f steadycast.Fence) {
+		if v.Staged != nil {
+			f = v.Staged.Fence
+		}
+		return f
+	}
+	known := was.Acks
+	if at(was) != at(is) {
+		known = nil
+		d.Staged = &[]decide.Staged{}
+		if is.Staged != nil {
+			d.Staged = &[]decide.Staged{*is.Staged}
+		}
+	}
+	for _, k := range is.Acks {
+		if !slices.ContainsFunc(known, func(x decide.Ack) bool { return same(x, k) }) {
+			d.Acks = append(d.Acks, k)
+		}
+	}
+	if !slices.Equal(was.Unready, is.Unready) {
+		d.Unready = whole(is.Unready)
+	}
 }
 
 func verdictAt(list []steadycast.Verdict, v steadycast.Verdict) (int, bool) {

@@ -63,10 +63,10 @@ func TestDeltaFollows(t *testing.T) {
 		}
 		table := policy(sites...)
 		table.Revision = 1
-		apply(decide.KindGenesis, func(e *decide.Entry) { e.Table = &table })
+		apply(decide.KindGenesis, func(e *decide.Entry) { e.Table, e.Charter = &table, &decide.Charter{Fleet: "test"} })
 		for range rapid.IntRange(1, 40).Draw(rt, "entries") {
 			site := rapid.SampledFrom(sites).Draw(rt, "site")
-			switch k := rapid.SampledFrom([]decide.Kind{decide.KindTick, decide.KindVerdict, decide.KindVerdict, decide.KindDecide, decide.KindIn, decide.KindOrder, decide.KindOrderClear, decide.KindFreeze, decide.KindThaw, decide.KindTable, decide.KindEpoch}).Draw(rt, "kind"); k {
+			switch k := rapid.SampledFrom([]decide.Kind{decide.KindTick, decide.KindVerdict, decide.KindVerdict, decide.KindDecide, decide.KindIn, decide.KindOrder, decide.KindOrderClear, decide.KindFreeze, decide.KindThaw, decide.KindTable, decide.KindStage, decide.KindAck, decide.KindAck, decide.KindOperator, decide.KindEpoch}).Draw(rt, "kind"); k {
 			case decide.KindVerdict:
 				apply(k, func(e *decide.Entry) {
 					e.Verdicts = []steadycast.Verdict{{Site: site, Service: "web", State: rapid.SampledFrom([]steadycast.State{steadycast.Healthy, steadycast.Unhealthy}).Draw(rt, "state"), Reason: "r"}}
@@ -97,6 +97,23 @@ func TestDeltaFollows(t *testing.T) {
 					next := policy(append(sites, "par", "rom")[:rapid.IntRange(2, 5).Draw(rt, "sites")]...)
 					next.Revision = f.View().Table.Revision + 1
 					e.Table = &next
+				})
+			case decide.KindStage:
+				apply(k, func(e *decide.Entry) {
+					next := policy(sites...)
+					e.Table = &next
+				})
+			case decide.KindAck:
+				apply(k, func(e *decide.Entry) {
+					e.Acks = []decide.Ack{{Site: site, Node: site + "-1", Refusal: rapid.SampledFrom([]string{"", "no"}).Draw(rt, "refusal")}}
+					if s := f.View().Staged; s != nil {
+						e.Acks[0].Revision = s.Table.Revision
+					}
+				})
+			case decide.KindOperator:
+				apply(k, func(e *decide.Entry) {
+					o := operator(site, steadycast.Admin)
+					e.Operator = &o
 				})
 			case decide.KindEpoch:
 				apply(k, func(e *decide.Entry) { e.Epoch++ })

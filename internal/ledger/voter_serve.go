@@ -76,6 +76,18 @@ func (v *Voter) newServer() *http.Server {
 		return v.SetTable(ctx, c.Table, c.Actor, c.Reason)
 	})
 	serve(v, mux, pathCarry, func(ctx context.Context, _ Identity, s decide.Signed) (any, error) { return v.Carry(ctx, s) })
+	serve(v, mux, pathAck, func(ctx context.Context, who Identity, k decide.Ack) (any, error) {
+		if err := own(who, k.Site); err != nil {
+			return nil, err
+		}
+		if k.Node != who.Node {
+			return nil, Forbidden(fmt.Sprintf("%s speaks for itself, not for node %s", who, k.Node))
+		}
+		return struct{}{}, v.Ack(ctx, k)
+	})
+	serve(v, mux, pathRevision, func(ctx context.Context, _ Identity, c revisionCall) (any, error) {
+		return v.Revision(ctx, c.Revision)
+	})
 	serve(v, mux, pathEnter, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Enter(ctx, w) })
 	serve(v, mux, pathTry, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Rehearse(ctx, w) })
 	serve(v, mux, pathBeat, func(_ context.Context, who Identity, c beatCall) (any, error) {

@@ -7,18 +7,20 @@ import (
 
 // The calls of a voter: each is JSON by POST to its path, and answered with JSON.
 const (
-	pathAsk    = "/v1/ask"    // askCall → decide.Answer
-	pathReport = "/v1/report" // reportCall → {}
-	pathGiveUp = "/v1/giveup" // giveUpCall → {}
-	pathOrder  = "/v1/order"  // orderCall → decide.Reply
-	pathDo     = "/v1/do"     // doCall → decide.Reply
-	pathTable  = "/v1/table"  // tableCall → decide.Reply
-	pathCarry  = "/v1/carry"  // decide.Signed → decide.Reply
-	pathEnter  = "/v1/enter"  // decide.Wish → decide.Reply
-	pathTry    = "/v1/try"    // decide.Wish → decide.Reply
-	pathBeat   = "/v1/beat"   // beatCall → beatReply
-	pathState  = "/v1/state"  // {} → State
-	pathWatch  = "/v1/watch"  // steadycast.Fence → reports, one a line, without end
+	pathAsk      = "/v1/ask"      // askCall → decide.Answer
+	pathReport   = "/v1/report"   // reportCall → {}
+	pathGiveUp   = "/v1/giveup"   // giveUpCall → {}
+	pathOrder    = "/v1/order"    // orderCall → decide.Reply
+	pathDo       = "/v1/do"       // doCall → decide.Reply
+	pathTable    = "/v1/table"    // tableCall → decide.Reply
+	pathCarry    = "/v1/carry"    // decide.Signed → decide.Reply
+	pathAck      = "/v1/ack"      // decide.Ack → {}
+	pathRevision = "/v1/revision" // revisionCall → decide.Table
+	pathEnter    = "/v1/enter"    // decide.Wish → decide.Reply
+	pathTry      = "/v1/try"      // decide.Wish → decide.Reply
+	pathBeat     = "/v1/beat"     // beatCall → beatReply
+	pathState    = "/v1/state"    // {} → State
+	pathWatch    = "/v1/watch"    // steadycast.Fence → reports, one a line, without end
 )
 
 type askCall struct {
@@ -48,6 +50,10 @@ type doCall struct {
 	Actor  string       `json:"actor"`
 	Reason string       `json:"reason"`
 	Try    bool         `json:"try,omitempty"`
+}
+
+type revisionCall struct {
+	Revision uint64 `json:"revision"`
 }
 
 type tableCall struct {

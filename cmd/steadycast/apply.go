@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/api"
+	"github.com/steadycast/steadycast/internal/config"
+)
+
+// A fleet's table is staged, acknowledged by the nodes that announce, and then
+// put into force for all at once; see decide/apply_stage.go.
+
+// applyFlags are those of apply and rollback.
+type applyFlags struct {
+	changeFlags
+	waive []string
+}
+
+func (f *applyFlags) register(cmd *cobra.Command) {
+	f.common(cmd.Flags())
+	cmd.Flags().BoolVar(&f.force, "force", false, "pass the floors that the table breaks; they are named and recorded")
+	cmd.Flags().StringSliceVar(&f.waive, "waive", nil, "sites that announce and may go without having said yes")
+	cmd.Flags().DurationVar(&f.wait, "wait", defaultWait, "how long the nodes may take to say what they make of it")
+}
+
+func newApplyCommand(c *cli) *cobra.Command {
+	f := &applyFlags{}
+	cmd := &cobra.Command{
+		Use: "apply FLEET.YAML --reason WHY", Short: "Give the fleet a new table: every node tries it, then it holds for all at once", GroupID: groupConfigure, Args: cobra.ExactArgs(1),
+		Long: `Stage a table, wait until every node that announces has tried it against its own
+host and said what it would change there, and put it into force at one moment for
+all. A node that refuses, or is silent, keeps it from coming into force; --waive
+names the sites that may go without. A table that takes announcements below a
+floor, or a whole prefix away, is refused with the numbers.
+
+Exit codes: 3 when it is staged and not in force, or refused.`,
+		Example: "  steadycast diff fleet.yaml\n  steadycast apply fleet.yaml --dry-run --reason \"two more prefixes\"\n  steadycast apply fleet.yaml --reason \"two more prefixes, CHG-4420\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := f.check(nil); err != nil {
+				return err
+			}
+			next, ps := config.LoadTable(args[0])
+			if ps.Err() != nil {
+				return &exitError{exitUsage, ps}
+			}
+			return c.applyTable(cmd.Context(), f, "apply "+args[0], next.Table())
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func newRollbackCommand(c *cli) *cobra.Command {
+	f := &applyFlags{}
+	cmd := &cobra.Command{
+		Use: "rollback REVISION --reason WHY", Short: "Give the fleet an older table again, as a new revision", GroupID: groupConfigure, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := f.check(nil); err != nil {
+				return err
+			}
+			n, err := revisionOf(args[0])
+			if err != nil {
+				return err
+			}
+			client := c.client()
+			defer client.Close()
+			old, err := fetchTable(cmd.Context(), client, n)
+			if err != nil {
+				return err
+			}
+			return c.applyTable(cmd.Context(), f, "rollback "+args[0], old)
+		},
+	}
+	f.register(cmd)
+	return cmd
+}
+
+func revisionOf(text string) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n == 0 {
+		return 0, usageError(fmt.Errorf("%q is not a revision. Next: steadycast revisions", text))
+	}
+	return n, nil
+}
+
+// fetchTable asks for a table; 0 is the one in force.
+func fetchTable(ctx context.Context, client *api.Client, revision uint64) (t decide.Table, err error) {
+	n := ""
+	if revision != 0 {
+		n = strconv.FormatUint(revision, 10)
+	}
+	err = client.Get(ctx, "table", query("revision", n), &t)
+	return t, err
+}
+
+// tableChanges tells what a table changes of the one in force.
+func tableChanges(active, next decide.Table) []string {
+	var out []string
+	for _, x := range config.DiffTables(active, next) {
+		out = append(out, x.Text)
+	}
+	return out
+}
+
+// applyTable stages a table, waits for what the nodes say, and activates it.
+func (c *cli) applyTable(ctx context.Context, f *applyFlags, verb string, table decide.Table) error {
+	client := c.client()
+	defer client.Close()
+	authority, err := ledgerAuthority(ctx, client)
+	if err != nil {
+		return err
+	}
+	if len(authority.Operators) == 0 {
+		return usageError(errors.New("this node is no member of a fleet: its table is in its own files. Next: edit them, then steadycast reload"))
+	}
+	active, err := fetchTable(ctx, client, 0)
+	if err != nil {
+		return err
+	}
+	changes := tableChanges(active, table)
+	if len(changes) == 0 {
+		return c.said(api.Changed{}, "nothing differs from revision %d, which is in force\n", active.Revision)
+	}
+	if !c.json() {
+		fmt.Fprintf(c.out, "against revision %d:\n", active.Revision)
+		c.follows(changes)
+	}
+	table.Revision = 0 // the ledger counts
+	stage := change{verb: verb, wish: func(force bool) decide.Wish {
+		return decide.Wish{Kind: decide.KindStage, Table: &table, Force: force}
+	}}
+	if f.dryRun {
+		return c.rehearse(ctx, client, &f.changeFlags, stage)
+	}
+	if !f.yes {
+		person, ok := c.person()
+		if !ok {
+			return usageError(fmt.Errorf("%s needs a person's yes and there is no terminal to ask on. Next: the same with --yes, or with --dry-run first", verb))
+		}
+		defer person.Close()
+		if err := c.ask(ctx, client, person, &f.changeFlags, stage); err != nil {
+			return err
+		}
+	}
+	got, err := c.enter(ctx, client, &f.changeFlags, stage)
+	if err != nil {
+		return c.refused(err)
+	}
+	n := got.Reply.Revision
+	if !c.json() {
+		fmt.Fprintf(c.out, "staged as revision %d\n", n)
+	}
+	said, err := c.awaitAcks(ctx, client, f, n)
+	if err != nil {
+		return err
+	}
+	activate := change{verb: verb, wish: func(force bool) decide.Wish {
+		return decide.Wish{Kind: decide.KindActivate, Revision: n, Waive: f.waive, Force: force}
+	}}
+	if got, err = c.enter(ctx, client, &f.changeFlags, activate); err != nil {
+		var e *api.Error
+		if errors.As(err, &e) && e.Guard == "acks" { // said in full by awaitAcks
+			return &exitError{exitRefused, fmt.Errorf("revision %d waits, revision %d goes on: %s. Next: mend it there and %s again, or %s --waive SITE", n, said.Active, e.Message, verb, verb)}
+		}
+		return c.refused(err)
+	}
+	got.Reply.Revision = n
+	return c.said(got, "revision %d is in force, at %s\n", n, got.Reply.Fence)
+}
+
+// awaitAcks shows what each node says of the staged table, until nobody is
+// missing or the time is over.
+func (c *cli) awaitAcks(ctx context.Context, client *api.Client, f *applyFlags, revision uint64) (got api.Staged, err error) {
+	over := time.NewTimer(f.wait)
+	defer over.Stop()
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	shown := map[string]bool{}
+	for {
+		if err := client.Get(ctx, "staged", nil, &got); err != nil {
+			return got, err
+		}
+		if got.Revision != revision {
+			return got, &exitError{exitFailed, fmt.Errorf("revision %d waits no more: %d was staged by %s meanwhile", revision, got.Revision, got.Actor)}
+		}
+		refused := false
+		for _, k := range got.Acks {
+			refused = refused || k.Refusal != ""
+			if line := ackLine(k); !shown[line] && !c.json() {
+				shown[line] = true
+				c.follows([]string{line})
+			}
+		}
+		if missing(got.Unready, f.waive) == 0 || refused {
+			return got, nil
+		}
+		select {
+		case <-over.C:
+			return got, nil
+		case <-ctx.Done():
+			return got, ctx.Err()
+		case <-look.C:
+		}
+	}
+}
+
+// missing counts the sites that have not said yes, but for those waived. Each is
+// written as "SITE (why)".
+func missing(unready, waived []string) int {
+	n := 0
+	for _, u := range unready {
+		site, _, _ := strings.Cut(u, " ")
+		if !slices.Contains(waived, site) {
+			n++
+		}
+	}
+	return n
+}
+
+func ackLine(k decide.Ack) string {
+	switch {
+	case k.Refusal != "":
+		return k.Node + " refuses: " + k.Refusal
+	case len(k.Changes) == 0:
+		return k.Node + ": nothing changes"
+	}
+	return k.Node + ": " + strings.Join(k.Changes, "; ")
+}
+
+func newDiffCommand(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use: "diff FLEET.YAML|REVISION", Short: "What a table would change of the one in force", GroupID: groupConfigure, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client := c.client()
+			defer client.Close()
+			active, err := fetchTable(cmd.Context(), client, 0)
+			if err != nil {
+				return err
+			}
+			var next decide.Table
+			if n, bad := strconv.ParseUint(args[0], 10, 64); bad == nil {
+				if next, err = fetchTable(cmd.Context(), client, n); err != nil {
+					return err
+				}
+			} else {
+				fleet, ps := config.LoadTable(args[0])
+				if ps.Err() != nil {
+					return &exitError{exitUsage, ps}
+				}
+				next = fleet.Table()
+			}
+			changes := tableChanges(active, next)
+			if c.json() {
+				if changes == nil {
+					changes = []string{}
+				}
+				return c.printValue(map[string]any{"revision": active.Revision, "changes": changes})
+			}
+			if len(changes) == 0 {
+				fmt.Fprintf(c.out, "nothing differs from revision %d, which is in force\n", active.Revision)
+				return nil
+			}
+			fmt.Fprintf(c.out, "against revision %d, which is in force:\n", active.Revision)
+			c.follows(changes)
+			return nil
+		},
+	}
+}
+
+func newRevisionsCommand(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use: "revisions", Short: "The tables that were in force, and who gave them", GroupID: groupConfigure, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := show(cmd.Context(), c, "revisions", nil, renderRevisions)
+			return err
+		},
+	}
+}
+
+func renderRevisions(s style, p *api.Page[api.RevisionRow]) string {
+	t := &table{columns: words(">REVISION", "STATE", "SINCE", "BY", "WHY")}
+	for _, r := range p.Items {
+		state, i, since := "", plain, ""
+		if r.Active {
+			state, i = "in force", green
+		}
+		if !r.At.IsZero() {
+			since = r.At.Format(time.DateTime)
+		}
+		t.add(cell{text: strconv.FormatUint(r.Revision, 10)}, cell{state, i}, cell{text: since}, cell{text: r.Actor}, cell{text: r.Reason})
+	}
+	return t.render(s)
+}

@@ -1,0 +1,104 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// Staged answers GET /v1/staged: the table that waits, and what nodes say of it.
+type Staged struct {
+	// Active is the revision in force.
+	Active uint64 `json:"active"`
+	// Revision waits; 0 if none does.
+	Revision uint64       `json:"revision"`
+	Actor    string       `json:"actor,omitempty"`
+	Reason   string       `json:"reason,omitempty"`
+	Acks     []decide.Ack `json:"acks"`
+	// Unready are the sites that announce and have not said yes, each with why.
+	Unready []string `json:"unready"`
+}
+
+func (s *Server) getStaged(r *http.Request) (any, error) {
+	if _, err := query(r); err != nil {
+		return nil, err
+	}
+	v := s.backend.Snapshot().View
+	out := Staged{Active: v.Table.Revision, Acks: listed(v.Acks), Unready: listed(v.Unready)}
+	if w := v.Staged; w != nil {
+		out.Revision, out.Actor, out.Reason = w.Table.Revision, w.Actor, w.Reason
+	}
+	return out, nil
+}
+
+// RevisionRow is one line of GET /v1/revisions, the newest first.
+type RevisionRow struct {
+	Revision uint64           `json:"revision"`
+	Active   bool             `json:"active,omitempty"`
+	Actor    string           `json:"actor"`
+	Reason   string           `json:"reason"`
+	At       time.Time        `json:"at"`
+	Fence    steadycast.Fence `json:"fence"`
+}
+
+func (s *Server) getRevisions(r *http.Request) (any, error) {
+	if _, err := query(r); err != nil {
+		return nil, err
+	}
+	snap := s.snapshot()
+	rows := []RevisionRow{}
+	for _, x := range snap.View.Revisions {
+		rows = append([]RevisionRow{{
+			Revision: x.Revision, Active: x.Revision == snap.View.Table.Revision, Actor: x.Actor, Reason: x.Reason, At: snap.when(x.At), Fence: x.Fence,
+		}}, rows...)
+	}
+	if len(rows) == 0 { // a node's own ledger counts, and does not remember
+		rows = append(rows, RevisionRow{Revision: snap.View.Table.Revision, Active: true})
+	}
+	return Page[RevisionRow]{snap.At, rows}, nil
+}
+
+// when is the wall-clock time of a ledger time: right while the ledger runs, and
+// later than the truth by what it stood still since.
+func (s *Snapshot) when(t decide.Time) time.Time {
+	return s.At.Add(-time.Duration(s.View.LT-t) * time.Millisecond).Truncate(time.Second)
+}
+
+func (s *Server) getTable(r *http.Request) (any, error) {
+	q, err := query(r, "revision")
+	if err != nil {
+		return nil, err
+	}
+	n := uint64(0)
+	if text := q.Get("revision"); text != "" {
+		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return nil, usage("%q is not a revision", text)
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), backendTime)
+	defer cancel()
+	return s.backend.Revision(ctx, n)
+}
+
+// followsStage says before whom a table is laid.
+func (s *Snapshot) followsStage(w *decide.Wish) []string {
+	var asked []string
+	for _, site := range s.View.Table.Announcers() {
+		for _, u := range s.View.Units {
+			if u.Unit.Site == site && u.Phase == steadycast.In && !u.Lost {
+				asked = append(asked, site)
+				break
+			}
+		}
+	}
+	out := []string{fmt.Sprintf("%d sites that announce try it, and say what it would change there: %s", len(asked), orNone(asked))}
+	if x := s.View.Staged; x != nil {
+		out = append(out, fmt.Sprintf("it takes the place of revision %d, which %s staged: %s", x.Table.Revision, x.Actor, x.Reason))
+	}
+	return append(out, "it comes into force for every node at once, when all of them have said yes")
+}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ func TestSignedScripts(t *testing.T) {
 			}
 			env.Defer(stop)
 			env.Setenv("STEADYCAST_SOCKET", socket)
-			env.Values[signedKey{}] = led
+			env.Values[signedKey{}] = &signedWorld{led: led}
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"announces": announces, "answers": answers},
@@ -112,14 +113,20 @@ func wantsBack(led *ledger.Local, site string) error {
 
 type signedKey struct{}
 
-func signedLedger(ts *testscript.TestScript) *ledger.Local { return ts.Value(signedKey{}).(*ledger.Local) }
+// signedWorld is what a script has: the ledger, and the nodes that answer.
+type signedWorld struct {
+	led  *ledger.Local
+	hush func() // ends the nodes that answer now
+}
+
+func worldOf(ts *testscript.TestScript) *signedWorld { return ts.Value(signedKey{}).(*signedWorld) }
 
 var webPrefix = netip.MustParsePrefix("192.0.2.0/24")
 
 // announces SITE… makes sites announce 192.0.2.0/24, as the ledger counts it, for
 // as long as the script runs.
 func announces(ts *testscript.TestScript, _ bool, sites []string) {
-	led := signedLedger(ts)
+	led := worldOf(ts).led
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for _, site := range sites {
@@ -156,13 +163,19 @@ func announces(ts *testscript.TestScript, _ bool, sites []string) {
 }
 
 // answers [SITE[=REFUSAL]]… lets nodes say that, whatever table is staged from
-// now on; the others are silent.
+// now on and until the next such line; the others are silent.
 func answers(ts *testscript.TestScript, _ bool, args []string) {
-	led := signedLedger(ts)
+	w := worldOf(ts)
+	if w.hush != nil {
+		w.hush()
+	}
+	led := w.led
 	changed, cancel := led.Watch()
-	stop := make(chan struct{})
-	ts.Defer(func() { close(stop); cancel() })
+	stop, done := make(chan struct{}), make(chan struct{})
+	w.hush = sync.OnceFunc(func() { close(stop); <-done; cancel() })
+	ts.Defer(w.hush)
 	go func() {
+		defer close(done)
 		for {
 			select {
 			case <-changed:

@@ -54,6 +54,8 @@ type Options struct {
 	Key string
 	// Scenario to run; nil stays up until ctx ends.
 	Scenario *Scenario
+	// Adjust changes the demo's policy before it begins, for measurements; may be nil.
+	Adjust func(*decide.Table)
 	// JSON writes one object per event, instead of a timeline to read.
 	JSON bool
 	Out  io.Writer
@@ -89,7 +91,17 @@ type fleet struct {
 const completeWithin = 60 * time.Second
 
 // Run starts the fleet, tells its story, and ends it.
-func Run(ctx context.Context, o Options) (err error) {
+func Run(ctx context.Context, o Options) error {
+	return with(ctx, o, func(ctx context.Context, f *fleet) error {
+		if o.Scenario != nil {
+			return f.play(ctx)
+		}
+		return f.live(ctx)
+	})
+}
+
+// with starts the fleet, does something with it once it is complete, and ends it.
+func with(ctx context.Context, o Options, then func(context.Context, *fleet) error) (err error) {
 	if o.Sites < 1 || o.Sites > maxSites {
 		return fmt.Errorf("--sites %d: allowed are 1…%d", o.Sites, maxSites)
 	}
@@ -134,9 +146,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	f.report.begin(time.Now())
 	f.watch.count()
-	if o.Scenario != nil {
-		return f.play(ctx)
-	}
+	return then(ctx, f)
+}
+
+// live tells what to type, and waits until the demo is to end.
+func (f *fleet) live(ctx context.Context) error {
 	f.welcome()
 	<-ctx.Done()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
@@ -171,7 +185,7 @@ func (f *fleet) surround(ends *[]func()) (err error) {
 // alone, else three voters with certificates of the demo's own authority.
 func (f *fleet) decide(ctx context.Context, ends *[]func()) error {
 	if len(f.sites) == 1 {
-		own, err := ledger.Open("", table(f.places()), ledger.Options{Fleet: fleetName, Node: f.sites[0].node(), Log: f.o.Log})
+		own, err := ledger.Open("", f.table(), ledger.Options{Fleet: fleetName, Node: f.sites[0].node(), Log: f.o.Log})
 		if err != nil {
 			return err
 		}
@@ -217,7 +231,7 @@ func (f *fleet) decide(ctx context.Context, ends *[]func()) error {
 		return err
 	}
 	*ends = append(*ends, f.voters.close)
-	if err := f.voters.init(ctx, table(f.places()), f.pen.Operator); err != nil {
+	if err := f.voters.init(ctx, f.table(), f.pen.Operator); err != nil {
 		return fmt.Errorf("the ledger did not begin: %w", err)
 	}
 	for _, s := range f.sites {
@@ -266,6 +280,15 @@ func (f *fleet) names() (out []string) {
 		out = append(out, s.name)
 	}
 	return out
+}
+
+// table is the fleet's policy as it begins.
+func (f *fleet) table() decide.Table {
+	t := table(f.places())
+	if f.o.Adjust != nil {
+		f.o.Adjust(&t)
+	}
+	return t
 }
 
 // places are the sites as the table has them.
@@ -433,7 +456,7 @@ func (f *fleet) play(ctx context.Context) error {
 	stop()
 	<-done
 
-	diff, derr := differences(f.places())
+	diff, derr := differences(f.table())
 	if derr != nil {
 		return derr
 	}

@@ -103,7 +103,7 @@ func allPermitted(s *stage) error {
 
 // floorKept: never fewer announced than the floor, but for a person who forced it.
 func floorKept(s *stage) error {
-	floor := table(s.f.places()).Floor(anycast)
+	floor := s.floor()
 	if fewest := s.router.fewest(); fewest < floor && !s.f.o.Scenario.forces {
 		return fmt.Errorf("%d announced at one moment, the floor is %d", fewest, floor)
 	}

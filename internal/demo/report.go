@@ -15,7 +15,7 @@ import (
 // since the fleet was complete; negative while it starts.
 type Line struct {
 	T    int64  `json:"t_ms"`
-	Kind string `json:"event"` // story, update, fault, loss, verdict, permit, refused, alarm, …
+	Kind string `json:"event"` // story, fault, network, voter, update, loss, and those of events: verdict, permit, refused, alarm, …
 	Site string `json:"site,omitempty"`
 	// Of an update.
 	Prefix     string                 `json:"prefix,omitempty"`

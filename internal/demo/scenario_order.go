@@ -15,7 +15,7 @@ import (
 
 func forceWithdraw(s *stage) error {
 	// What may leave before the floor refuses.
-	spare := len(s.sites) - table(s.f.places()).Floor(anycast)
+	spare := len(s.sites) - s.floor()
 	gone := s.sites[len(s.sites)-spare:]
 	for _, site := range gone {
 		s.tell("a person withdraws %s", site)

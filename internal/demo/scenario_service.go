@@ -40,8 +40,8 @@ func slow(s *stage) error {
 
 // flaps of the flap scenario, each a death and a life of flapEvery.
 const (
-	flaps     = 8
-	flapEvery = 1500 * time.Millisecond
+	flaps     = 4
+	flapEvery = time.Second
 )
 
 func flap(s *stage) error {

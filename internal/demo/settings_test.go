@@ -12,7 +12,7 @@ import (
 // The list of differences comes from the values: each one named is one, and
 // what is not named is production's.
 func TestDifferences(t *testing.T) {
-	ds, err := differences([]decide.Place{{Name: "fra"}, {Name: "ams"}, {Name: "lhr"}})
+	ds, err := differences(table([]decide.Place{{Name: "fra"}, {Name: "ams"}, {Name: "lhr"}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func TestDifferences(t *testing.T) {
 	}
 	want := []string{
 		"guards.breaker_clear", "guards.breaker_window", "guards.cooldown",
-		"services[0].health.hold_up", "services[0].health.interval", "services[0].health.rise", "checks[0].timeout",
+		"services[0].health.hold_up", "services[0].health.rise",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("differences\n %q\nwant\n %q", names, want)

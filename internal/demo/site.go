@@ -91,7 +91,7 @@ func (s *site) employ(f *fleet) (err error) {
 	}
 	if s.creds == nil {
 		o.Solo = true
-		o.Plan, err = s.plan(f, table(f.places()))
+		o.Plan, err = s.plan(f, f.table())
 	} else {
 		o.Derive = func(t decide.Table) (agent.Plan, error) { return s.plan(f, t) }
 		o.Voters = f.voters.readers()

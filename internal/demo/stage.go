@@ -196,6 +196,9 @@ func (s *stage) hold(d time.Duration, what string, cond func() bool) error {
 	}
 }
 
+// floor is how many sites automation leaves announcing.
+func (s *stage) floor() int { return s.f.table().Floor(anycast) }
+
 func (s *stage) has(site string) bool { return slices.Contains(s.router.announcing(), site) }
 
 func (s *stage) all() bool { return len(s.router.announcing()) == len(s.sites) }

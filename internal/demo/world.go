@@ -65,10 +65,10 @@ func (w *world) controls(from netip.Addr) probe.Controls {
 	c := probe.Controls{Interval: controlEvery}
 	for i, p := range w.anchors {
 		c.Positive = append(c.Positive, probe.Check{
-			Name: fmt.Sprintf("anchor%d", i+1), Kind: "http", Target: "http://" + p.addr.String() + "/", Timeout: checkTimeout, Source: from,
+			Name: fmt.Sprintf("anchor%d", i+1), Kind: "http", Target: "http://" + p.addr.String() + "/", Source: from,
 		})
 	}
-	c.Negative = []probe.Check{{Name: "nobody", Kind: "tcp", Target: w.nobody.addr.String(), Timeout: checkTimeout, Source: from}}
+	c.Negative = []probe.Check{{Name: "nobody", Kind: "tcp", Target: w.nobody.addr.String(), Source: from}}
 	return c
 }
 

@@ -14,9 +14,13 @@ import (
 // when the router heard the withdrawal.
 type Times struct{ Judged, Permitted, Withdrawn time.Duration }
 
-// Measure makes the same fault at one site again and again, and mends it each
-// time: kill or slow. The moments are spread evenly over the interval of the
-// probes. What damps withdrawals is set aside; the rest is as o has it.
+// LeaderLoss is the fault of a service that dies when the leading voter stops.
+const LeaderLoss = "leader-loss"
+
+// Measure makes the same fault again and again, and mends it each time: kill or
+// slow, at one site, or [LeaderLoss]. The moments are spread evenly over the
+// interval of the probes. What damps withdrawals is set aside; the rest is as o
+// has it.
 func Measure(ctx context.Context, o Options, fault string, rounds int) (all []Times, err error) {
 	adjust := o.Adjust
 	o.JSON, o.Out = true, io.Discard
@@ -41,7 +45,13 @@ func Measure(ctx context.Context, o Options, fault string, rounds int) (all []Ti
 				return ctx.Err()
 			}
 			s.detect, s.permit, s.withdraw = 0, 0, 0
-			if err := s.leaves(site, fault); err != nil {
+			var err error
+			if fault == LeaderLoss {
+				site, err = s.loseLeader()
+			} else {
+				err = s.leaves(site, fault)
+			}
+			if err != nil {
 				return fmt.Errorf("round %d: %w", i+1, err)
 			}
 			all = append(all, Times{s.detect, s.permit, s.withdraw})

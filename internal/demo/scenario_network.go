@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -148,11 +149,21 @@ func blackout(s *stage) error {
 }
 
 func leaderLoss(s *stage) error {
+	site, err := s.loseLeader()
+	if err != nil {
+		return err
+	}
+	return s.returns(site)
+}
+
+// loseLeader stops the voter that leads, in the moment in which a service dies at
+// another site, waits until that has left all the same, and lets the voter go on.
+func (s *stage) loseLeader() (site string, err error) {
 	lead, ok := s.f.voters.leader()
 	if !ok {
-		return fmt.Errorf("expected a voter that leads")
+		return "", errors.New("expected a voter that leads")
 	}
-	site := s.sites[0]
+	site = s.sites[0]
 	if site == lead.site {
 		site = s.sites[1]
 	}
@@ -160,16 +171,16 @@ func leaderLoss(s *stage) error {
 	began := time.Now()
 	s.f.stopVoter(lead)
 	if err := s.fault(site, "kill"); err != nil {
-		return err
+		return "", err
 	}
 	if err := s.goes(site, began); err != nil {
-		return err
+		return "", err
 	}
 	next, ok := s.f.voters.leader()
 	if !ok || next.node == lead.node {
-		return fmt.Errorf("expected another voter to lead than that of %s", lead.site)
+		return "", fmt.Errorf("expected another voter to lead than that of %s", lead.site)
 	}
 	s.tell("%s's voter leads, and gave the permit %d ms after the loss of the one before", next.site, s.permit.Milliseconds())
 	s.mend()
-	return s.returns(site)
+	return site, nil
 }

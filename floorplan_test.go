@@ -25,15 +25,15 @@ var floorplan = map[string]string{
 
 	"bgp/sink": ".", // a router that only listens; a stranger to the speaker
 
-	"internal/config":  ". decide probe bgp dnsfallback",                    // settings types belong to their users
-	"internal/ledger":  ". decide",                                          // keeps a decide.Fleet and feeds it
-	"internal/role":    ".",                                                 // what every process shares
+	"internal/config":  ". decide probe bgp dnsfallback",                      // settings types belong to their users
+	"internal/ledger":  ". decide",                                            // keeps a decide.Fleet and feeds it
+	"internal/role":    ".",                                                   // what every process shares
 	"internal/voter":   ". decide internal/ledger internal/role internal/pki", // one voter's process: room, readiness, who votes
-	"internal/pki":     ". internal/role",                                   // who is who; it writes files as every process does
-	"internal/mesh":    ". internal/pki",                                    // carries what was seen between nodes, and knows who says it
-	"internal/speaker": ". bgp internal/role",                               // the speaker's process and its client; no decide, no ledger
-	"internal/api":     ". decide",                                          // wire types, server, client
-	"internal/metrics": ". decide internal/api",                             // the only file that names metrics
+	"internal/pki":     ". internal/role",                                     // who is who; it writes files as every process does
+	"internal/mesh":    ". internal/pki",                                      // carries what was seen between nodes, and knows who says it
+	"internal/speaker": ". bgp internal/role",                                 // the speaker's process and its client; no decide, no ledger
+	"internal/api":     ". decide",                                            // wire types, server, client
+	"internal/metrics": ". decide internal/api",                               // the only file that names metrics
 	"internal/agent":   ". decide probe bgp internal/config internal/ledger internal/mesh internal/pki internal/role internal/speaker internal/api internal/metrics",
 
 	"internal/loopback":      "", // gives a test an address of its own; only tests use it
@@ -56,20 +56,21 @@ var floorplan = map[string]string{
 // doors says which packages alone may import a big dependency, so that it can
 // be replaced in one place and no foreign type spreads.
 var doors = map[string][]string{
-	"github.com/osrg/gobgp":               {"bgp", "bgp/sink"},
-	"github.com/vishvananda/netlink":      {"bgp"},
-	"github.com/miekg/dns":                {"probe", "dnsfallback"},
-	"github.com/spf13/viper":              {"internal/config"},
-	"go.yaml.in/yaml":                     {"internal/config", "lab"},
-	"github.com/prometheus/client_golang": {"internal/metrics"},
-	"github.com/expr-lang/expr":           {"probe"},
-	"github.com/coreos/go-systemd":        {"internal/role"},
-	"github.com/spf13/cobra":              {"cmd/steadycast"},
-	"google.golang.org/grpc":              {"probe"},
-	"go.etcd.io/raft":                     {"internal/sim"},
-	"github.com/hashicorp":                {"internal/ledger"},
-	"github.com/dchest/siphash":           {"dnsfallback"},
-	"go.etcd.io/bbolt":                    {"internal/ledger"},
+	"github.com/osrg/gobgp":                {"bgp", "bgp/sink"},
+	"github.com/vishvananda/netlink":       {"bgp"},
+	"github.com/miekg/dns":                 {"probe", "dnsfallback"},
+	"github.com/spf13/viper":               {"internal/config"},
+	"go.yaml.in/yaml":                      {"internal/config", "lab"},
+	"github.com/prometheus/client_golang":  {"internal/metrics"},
+	"github.com/expr-lang/expr":            {"probe"},
+	"github.com/coreos/go-systemd":         {"internal/role"},
+	"github.com/spf13/cobra":               {"cmd/steadycast"},
+	"google.golang.org/grpc":               {"probe"},
+	"go.etcd.io/raft":                      {"internal/sim"},
+	"github.com/hashicorp":                 {"internal/ledger"},
+	"github.com/oschwald/maxminddb-golang": {"dnsfallback"},
+	"github.com/dchest/siphash":            {"dnsfallback"},
+	"go.etcd.io/bbolt":                     {"internal/ledger"},
 }
 
 type listed struct {

@@ -20,6 +20,9 @@ func (p *Policy) judge(ps *problems) {
 	})
 	for _, n := range names {
 		node := p.nodes[n]
+		if node.steered != nil {
+			p.judgeSteered(node, ps)
+		}
 		if node.cut != nil {
 			p.judgeCut(node, ps)
 		} else {
@@ -48,6 +51,28 @@ func (p *Policy) judgeCut(n *node, ps *problems) {
 		default:
 			ps.add(s.path, "%s of %s is hidden by the delegation of %s (%s); only addresses of its servers can stand here",
 				typeName(s.typ), n.name.text(), n.cut.name.text(), n.cut.set(dns.TypeNS).path)
+		}
+	}
+}
+
+// judgeSteered holds a name that is answered by state apart from what stands beside it.
+func (p *Policy) judgeSteered(n *node, ps *problems) {
+	path := n.steered.pool.path
+	if n.cut != nil {
+		ps.add(path+".name", "%s is hidden by the delegation of %s (%s)", n.name.text(), n.cut.name.text(), n.cut.set(dns.TypeNS).path)
+		return
+	}
+	if n.steered.pool.alias && n.name == n.zone.apex {
+		return // told already
+	}
+	for _, s := range n.sets {
+		switch {
+		case s.typ == dns.TypeCNAME:
+			ps.add(s.path, "%s has a CNAME beside %s, and an alias has nothing else (RFC 1034 §3.6.2)", n.name.text(), path)
+		case n.steered.answers(s.typ):
+			ps.add(s.path, "%s of %s is answered by %s; write it there", typeName(s.typ), n.name.text(), path)
+		case n.steered.pool.alias:
+			ps.add(s.path, "%s has %s beside members of %s that are a CNAME, and an alias has nothing else (RFC 1034 §3.6.2)", n.name.text(), typeName(s.typ), path)
 		}
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // golden compares with a file of testdata; -update rewrites it.
@@ -24,6 +26,18 @@ func golden(t *testing.T, file, got string) {
 	if got != string(want) {
 		t.Errorf("%s differs:\ngot:\n%s\nwant:\n%s", file, got, want)
 	}
+}
+
+// processorTime reports what an operation costs of the processor, which other
+// work on the machine changes less than the time it takes.
+func processorTime(b *testing.B) func() {
+	used := func() time.Duration {
+		var u syscall.Rusage
+		syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before := used()
+	return func() { b.ReportMetric(float64(used()-before)/float64(b.N), "cpu-ns/op") }
 }
 
 // many are records of one set.

@@ -195,7 +195,7 @@ func randomZone(t testing.TB, r *rand.Rand) Zone {
 	}
 	z.Records = slices.DeleteFunc(z.Records, func(s string) bool { return strings.Contains(s, "example.net. A") })
 	for {
-		_, ps := NewPolicy(1, []Zone{z})
+		_, ps := NewPolicy(1, Placement{Zones: []Zone{z}}, Known{})
 		if len(ps) == 0 {
 			return z
 		}
@@ -251,7 +251,7 @@ func TestLikeOthers(t *testing.T) {
 				f.Close()
 				at := loopback.Own(t)
 				start(t, at, z.Name, file)
-				table := p.Table(1)
+				table := p.Table(1, nil, FleetState{})
 				for range 1500 {
 					q, typ := randomQuestion(r)
 					if name == "nsd" && typ == dns.TypeRRSIG {

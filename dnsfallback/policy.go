@@ -20,6 +20,11 @@ type Policy struct {
 	nodes map[name]*node
 	// deepest is the most labels of any of them: a question with more matches none by itself.
 	deepest int
+	// pools are all choices, those of names too; named are those with a name of
+	// their own, and steered the names, each at its index.
+	pools   []*pool
+	named   map[string]*pool
+	steered []*steered
 	// replies counts the prepared answers, for their ids.
 	replies uint32
 }
@@ -51,6 +56,8 @@ type node struct {
 	name name
 	zone *zone
 	sets []*rrset
+	// steered answers for some types of the name by state; nil if none.
+	steered *steered
 	// cut is the delegation at or above the node; nil for what the zone answers itself.
 	cut *node
 	// wild is the asterisk below the node; nil if there is none.
@@ -79,21 +86,24 @@ func (n *node) set(typ uint16) *rrset {
 	return nil
 }
 
-// NewPolicy judges the zones. Any problem refuses them all: the policy is nil
-// when there is one.
-func NewPolicy(revision uint64, zones []Zone) (*Policy, []Problem) {
-	p := &Policy{revision: revision, nodes: map[name]*node{}, apexes: map[name]*zone{}}
+// NewPolicy judges the placement. Any problem refuses all of it: the policy is
+// nil when there is one. What members name must be known.
+func NewPolicy(revision uint64, set Placement, known Known) (*Policy, []Problem) {
+	p := &Policy{revision: revision, nodes: map[name]*node{}, apexes: map[name]*zone{}, named: map[string]*pool{}}
 	var ps problems
-	if len(zones) == 0 {
+	if len(set.Zones) == 0 {
 		ps.add("zones", "is empty; name at least one zone")
 	}
-	read := make([]reading, len(zones))
-	for i, z := range zones {
+	judgeMaps(set.Maps, &ps)
+	p.readPools(set.Pools, known, &ps)
+	read := make([]reading, len(set.Zones))
+	for i, z := range set.Zones {
 		read[i] = p.zone(i, z, &ps)
 	}
-	for _, r := range read {
+	for i, r := range read {
 		if r.zone != nil {
 			p.place(r, &ps)
+			p.readSteered(r.zone, set.Zones[i].WithDefaults(), known, &ps)
 		}
 	}
 	p.mark()
@@ -285,6 +295,3 @@ func (p *Policy) mark() {
 		}
 	}
 }
-
-// Table joins the policy with the state of the fleet.
-func (p *Policy) Table(version uint64) *Table { return &Table{version: version, policy: p} }

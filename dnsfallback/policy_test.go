@@ -72,7 +72,7 @@ func TestProblems(t *testing.T) {
 			"zones[0].records[0]: many.example.com has more records than fit a message (65600 octets of 64752)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, ps := NewPolicy(1, c.zones)
+			p, ps := NewPolicy(1, Placement{Zones: c.zones}, Known{})
 			if p != nil {
 				t.Error("the policy is taken")
 			}

@@ -34,12 +34,22 @@ func (p *Policy) prepare(n *node, ps *problems) {
 		for _, s := range n.sets {
 			n.add(s.typ, p.number(p.follow(n, s.typ)))
 		}
-		if len(n.sets) > 0 {
+		if n.steered != nil {
+			for _, t := range n.steered.types() {
+				n.add(t, p.number(p.follow(n, t)))
+			}
+			if n.steered.answers(dns.TypeNone) {
+				n.other = p.number(p.follow(n, dns.TypeNone))
+			}
+		}
+		if len(n.sets) > 0 || n.steered != nil {
 			n.any = refuseAny
 		}
 	}
 	for _, r := range n.replies {
-		p.fits(r.reply, n.sets[0], ps)
+		if len(n.sets) > 0 {
+			p.fits(r.reply, n.sets[0], ps)
+		}
 	}
 	slices.SortFunc(n.replies, func(a, b typedReply) int { return cmp.Compare(a.typ, b.typ) })
 }
@@ -127,6 +137,10 @@ func (p *Policy) follow(n *node, typ uint16) *reply {
 	}
 	owner := n.name
 	for {
+		if n.steered != nil && n.steered.answers(typ) {
+			b.steered(owner, n.steered)
+			return b.done()
+		}
 		if s := n.set(typ); s != nil {
 			b.answer(owner, s)
 			p.help(b, n, s)
@@ -173,6 +187,9 @@ func (p *Policy) typesBehind(n *node) []uint16 {
 			var out []uint16
 			for _, s := range n.sets {
 				out = append(out, s.typ)
+			}
+			if n.steered != nil {
+				out = append(out, n.steered.types()...)
 			}
 			return out
 		}

@@ -56,7 +56,7 @@ func optionOf[T dns.EDNS0](m *dns.Msg) (o T, ok bool) {
 
 // TestHeader: what the header of an answer says, for each thing that a header can ask (RFC 8906 §8).
 func TestHeader(t *testing.T) {
-	table := mustPolicy(t, exampleZones()).Table(1)
+	table := mustPolicy(t, exampleZones()).Table(1, nil, FleetState{})
 	good := question(t, "www.example.com", "A")
 	change := func(f func(p []byte) []byte) []byte { return f(bytes.Clone(good)) }
 	for _, c := range []struct {
@@ -134,7 +134,7 @@ func TestHeader(t *testing.T) {
 
 // TestEDNS: RFC 6891, and the traps others fell into (RFC 8906 §8.2).
 func TestEDNS(t *testing.T) {
-	table := mustPolicy(t, exampleZones()).Table(1)
+	table := mustPolicy(t, exampleZones()).Table(1, nil, FleetState{})
 	ask := func(change ...func(*dns.Msg)) *dns.Msg {
 		return respond(t, newResponder(nil, nil), table, question(t, "www.example.com", "A", change...), false)
 	}
@@ -209,7 +209,7 @@ func with(p []byte, answers, additional byte, records []byte) []byte {
 
 // TestSubnetOption: an answer to a client subnet copies it, with a scope (RFC 7871 §7.2.1).
 func TestSubnetOption(t *testing.T) {
-	table := mustPolicy(t, exampleZones()).Table(1)
+	table := mustPolicy(t, exampleZones()).Table(1, nil, FleetState{})
 	for _, c := range []struct {
 		name  string
 		data  []byte
@@ -243,7 +243,7 @@ func TestSubnetOption(t *testing.T) {
 
 // TestCookies: RFC 7873 and RFC 9018, with the vectors of RFC 9018 appendix A.
 func TestCookies(t *testing.T) {
-	table := mustPolicy(t, exampleZones()).Table(1)
+	table := mustPolicy(t, exampleZones()).Table(1, nil, FleetState{})
 	secret := Secret(unhex(t, "e5e973e5a6b2a43f48e7dc849e37bfcf"))
 	for _, v := range []struct {
 		secret, client, addr string
@@ -350,7 +350,7 @@ func unhex(t *testing.T, s string) []byte {
 // TestRateLimit: like answers to one network are bounded, a cookie lifts the
 // bound, and what still goes to a forged source is no longer than what came.
 func TestRateLimit(t *testing.T) {
-	table := mustPolicy(t, exampleZones()).Table(1)
+	table := mustPolicy(t, exampleZones()).Table(1, nil, FleetState{})
 	// Each group of questions has one answer, as far as the limiter goes.
 	groups := map[string][]string{
 		"a name":      {"www.example.com"},
@@ -423,7 +423,7 @@ func FuzzPacket(f *testing.F) {
 		f.Add(question(f, n, "ANY", withOption(&dns.EDNS0_NSID{Code: dns.EDNS0NSID}, &dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: "0102030405060708"},
 			&dns.EDNS0_SUBNET{Code: dns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, Address: net.IP{203, 0, 113, 0}})), uint8(1))
 	}
-	table := mustPolicy(f, exampleZones()).Table(1)
+	table := mustPolicy(f, exampleZones()).Table(1, nil, FleetState{})
 	limited, free := newResponder(nil, newLimiter(1, 1, [2]uint64{1, 2})), newResponder(nil, nil)
 	var ms uint32
 	f.Fuzz(func(t *testing.T, p []byte, how uint8) {

@@ -56,6 +56,12 @@ type responder struct {
 	q     request
 	x     extras
 	limit *limiter // nil over TCP, whose clients are where they say
+	// choose and made are for answers by state: what was chosen, and the reply of it.
+	choose chooser
+	made   reply
+	// For explanations: where the client is said to be, and the name that was answered by state.
+	located netip.Prefix
+	steered *steered
 }
 
 // shared is what all responders of a server have in common.
@@ -111,7 +117,9 @@ func (a *responder) respond(dst, packet []byte, t *Table, from netip.AddrPort, n
 	}
 	switch {
 	case len(q.question) > 0:
-		r = t.lookup(q)
+		if r = t.lookup(q); r.steered != nil {
+			r = a.steer(t, r, from.Addr())
+		}
 	case len(q.cookie) > clientCookieLen && !known:
 		r = badCookie // RFC 7873 §5.4
 	}
@@ -122,6 +130,9 @@ func (a *responder) respond(dst, packet []byte, t *Table, from netip.AddrPort, n
 		x.alive = a.alive
 	}
 	x.subnet = q.subnet
+	if r == &a.made && a.choose.told {
+		x.scope = a.choose.scope
+	}
 	x.ede = r.ede
 	if !known {
 		switch a.over(from, r, now) {
@@ -133,6 +144,38 @@ func (a *responder) respond(dst, packet []byte, t *Table, from netip.AddrPort, n
 		}
 	}
 	return a.send(dst, r, limit, stream)
+}
+
+// steer finds the answer that depends on who asks, and makes a reply of it: what
+// stands before it, as the aliases that led there, and what was chosen.
+func (a *responder) steer(t *Table, r *reply, from netip.Addr) *reply {
+	q, s, c := &a.q, r.steered, &a.choose
+	client, told := q.prefix, q.prefix.IsValid()
+	if a.located.IsValid() {
+		client, told = a.located, true
+	}
+	a.steered = s
+	if !told {
+		client = netip.PrefixFrom(from, from.BitLen())
+	}
+	family := 0
+	if q.typ == dns.TypeAAAA {
+		family = 1
+	}
+	c.start(t.maps, client, told, family)
+	t.choose(c, s)
+
+	m := &a.made
+	*m = reply{id: r.id, aa: r.aa, answers: r.answers, base: q.length, body: r.put(m.body[:0], q.length, true)}
+	owner := uint16(toQuestion)
+	if r.owner > 0 {
+		owner = uint16(0xC000 | r.owner + q.length - r.base)
+	}
+	setTTL(c.given, owner, t.steering.ttl[s.index])
+	m.body = append(m.body, c.given...)
+	m.needed = len(m.body)
+	m.answers += c.count
+	return m
 }
 
 // over asks the limiter, and counts.

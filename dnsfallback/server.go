@@ -189,9 +189,16 @@ func (v *Server) moment() moment {
 	return moment{unix: uint32(now.Unix()), ms: uint32(now.Sub(v.began) / time.Millisecond)}
 }
 
+func rand64() uint64 {
+	var b [8]byte
+	rand.Read(b[:])
+	return binary.LittleEndian.Uint64(b[:])
+}
+
 // responder makes one for a worker, or for a connection.
 func (v *Server) responder(stream bool) responder {
 	a := responder{shared: v.shared}
+	a.choose.draw = rand64()
 	if !stream {
 		rate := uint32(*v.settings.RateLimit)
 		if rate > 0 {

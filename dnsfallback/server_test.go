@@ -76,7 +76,7 @@ func exchange(t testing.TB, network string, at netip.AddrPort, packet []byte) *d
 // TestEveryAddress: each transport and family answers from the address that was
 // asked, on one that is given and on an unspecified one.
 func TestEveryAddress(t *testing.T) {
-	table := mustPolicy(t, exampleZones()).Table(1)
+	table := mustPolicy(t, exampleZones()).Table(1, nil, FleetState{})
 	own := loopback.Own(t)
 	six := netip.AddrPortFrom(netip.IPv6Loopback(), own.Port())
 	for _, c := range []struct {
@@ -106,7 +106,7 @@ func TestEveryAddress(t *testing.T) {
 // TestBothFamiliesAtOnce: the two unspecified addresses can be listened at side by side.
 func TestBothFamiliesAtOnce(t *testing.T) {
 	own := loopback.Own(t)
-	v, _ := serve(t, mustPolicy(t, exampleZones()).Table(1), func(s *Settings) {
+	v, _ := serve(t, mustPolicy(t, exampleZones()).Table(1, nil, FleetState{}), func(s *Settings) {
 		s.Listen = []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), own.Port()), netip.AddrPortFrom(netip.IPv6Unspecified(), own.Port())}
 	})
 	for _, a := range []netip.Addr{own.Addr(), netip.IPv6Loopback()} {
@@ -118,7 +118,7 @@ func TestBothFamiliesAtOnce(t *testing.T) {
 
 // TestBatch sends more than one batch before it reads anything.
 func TestBatch(t *testing.T) {
-	v, _ := serve(t, mustPolicy(t, exampleZones()).Table(1), func(s *Settings) { s.RateLimit = new(0) })
+	v, _ := serve(t, mustPolicy(t, exampleZones()).Table(1, nil, FleetState{}), func(s *Settings) { s.RateLimit = new(0) })
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(v.Addresses()[0]))
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestBatch(t *testing.T) {
 // TestPipeline sends many queries over one connection before it reads: they are
 // answered in order, however the octets arrive.
 func TestPipeline(t *testing.T) {
-	v, _ := serve(t, mustPolicy(t, exampleZones()).Table(1))
+	v, _ := serve(t, mustPolicy(t, exampleZones()).Table(1, nil, FleetState{}))
 	for _, piece := range []int{1, 3, 100, 1 << 20} {
 		c, err := net.Dial("tcp", v.Addresses()[0].String())
 		if err != nil {
@@ -200,7 +200,7 @@ func TestPipeline(t *testing.T) {
 func TestLongMessages(t *testing.T) {
 	z := exampleZones()
 	z[0].Records = append(z[0].Records, many(3000)...)
-	v, _ := serve(t, mustPolicy(t, z).Table(1))
+	v, _ := serve(t, mustPolicy(t, z).Table(1, nil, FleetState{}))
 	long := question(t, "many.example.com", "A", withOption(&dns.EDNS0_PADDING{Padding: make([]byte, 60000)}))
 	if m := exchange(t, "tcp", v.Addresses()[0], long); len(m.Answer) != 3000 {
 		t.Errorf("%d answers of 3000", len(m.Answer))
@@ -212,7 +212,7 @@ func TestLongMessages(t *testing.T) {
 
 // TestConnectionsAreBounded: in number, in number from one network, and in time.
 func TestConnectionsAreBounded(t *testing.T) {
-	table := mustPolicy(t, exampleZones()).Table(1)
+	table := mustPolicy(t, exampleZones()).Table(1, nil, FleetState{})
 	ended := func(c net.Conn) bool {
 		c.SetReadDeadline(time.Now().Add(patience))
 		_, err := c.Read(make([]byte, 1))
@@ -301,7 +301,7 @@ func isTimeout(err error) bool {
 func TestUnreadAnswers(t *testing.T) {
 	z := exampleZones()
 	z[0].Records = append(z[0].Records, many(3000)...)
-	v, stop := serve(t, mustPolicy(t, z).Table(1), func(s *Settings) { s.TCP.Idle = 300 * time.Millisecond })
+	v, stop := serve(t, mustPolicy(t, z).Table(1, nil, FleetState{}), func(s *Settings) { s.TCP.Idle = 300 * time.Millisecond })
 	c, err := net.Dial("tcp", v.Addresses()[0].String())
 	if err != nil {
 		t.Fatal(err)
@@ -330,7 +330,7 @@ func TestSwap(t *testing.T) {
 	tables := make([]*Table, 3)
 	for i := range tables {
 		tables[i] = mustPolicy(t, []Zone{{Name: "example.com", NS: []string{"ns.example.net."}, Records: []string{
-			fmt.Sprintf("www A 192.0.2.%d", i), fmt.Sprintf("www A 198.51.100.%d", i)}}}).Table(uint64(i))
+			fmt.Sprintf("www A 192.0.2.%d", i), fmt.Sprintf("www A 198.51.100.%d", i)}}}).Table(uint64(i), nil, FleetState{})
 	}
 	v, stop := serve(t, tables[0], func(s *Settings) { s.RateLimit = new(0) })
 	done := make(chan struct{})
@@ -397,7 +397,7 @@ func TestSwap(t *testing.T) {
 
 // TestStopAnswersWhatCame: what is in the sockets when the server is told to stop is answered.
 func TestStopAnswersWhatCame(t *testing.T) {
-	v, stop := serve(t, mustPolicy(t, exampleZones()).Table(1), func(s *Settings) { s.RateLimit = new(0) })
+	v, stop := serve(t, mustPolicy(t, exampleZones()).Table(1, nil, FleetState{}), func(s *Settings) { s.RateLimit = new(0) })
 	c, err := net.Dial("udp", v.Addresses()[0].String())
 	if err != nil {
 		t.Fatal(err)
@@ -468,7 +468,7 @@ func TestWorkerAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer v.close()
-		v.Set(mustPolicy(t, exampleZones()).Table(1))
+		v.Set(mustPolicy(t, exampleZones()).Table(1, nil, FleetState{}))
 		w, err := newWorker(v, v.udp[0])
 		if err != nil {
 			t.Fatal(err)

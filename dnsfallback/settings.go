@@ -19,6 +19,8 @@ type Zone struct {
 	// Records are the static ones, one to a line as in a zone file (RFC 1035 §5.1):
 	// owner, TTL if not the zone's, type, data. Names without a last dot are in the zone, @ is the zone itself.
 	Records []string `yaml:"records"`
+	// Names are those whose addresses depend on who asks and on the state of the fleet.
+	Names []Steered `yaml:"names"`
 }
 
 // SOA is a start of authority (RFC 1035 §3.3.13). Its serial is the revision of the policy.
@@ -49,6 +51,13 @@ func (z Zone) WithDefaults() Zone {
 	z.SOA.Retry = cmp.Or(z.SOA.Retry, 10*time.Minute)
 	z.SOA.Expire = cmp.Or(z.SOA.Expire, 14*24*time.Hour)
 	z.SOA.Minimum = cmp.Or(z.SOA.Minimum, time.Minute)
+	if z.Names != nil {
+		names := make([]Steered, len(z.Names))
+		for i, s := range z.Names {
+			names[i] = s.withDefaults(z)
+		}
+		z.Names = names
+	}
 	return z
 }
 

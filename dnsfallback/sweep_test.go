@@ -15,7 +15,7 @@ import (
 // those do who survey the world's servers with the same questions.
 func TestSweep(t *testing.T) {
 	dig := program(t, "dig")
-	v, _ := serve(t, mustPolicy(t, exampleZones()).Table(1), func(s *Settings) {
+	v, _ := serve(t, mustPolicy(t, exampleZones()).Table(1, nil, FleetState{}), func(s *Settings) {
 		own := loopback.Own(t)
 		s.Listen = []netip.AddrPort{own, netip.AddrPortFrom(netip.IPv6Loopback(), own.Port())}
 	})

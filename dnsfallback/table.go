@@ -1,16 +1,51 @@
 package dnsfallback
 
-import "github.com/miekg/dns"
+import (
+	"time"
 
-// Table is what is served: a policy with the state of the fleet. It is
-// immutable; a worker reads the newest once for each query.
+	"github.com/miekg/dns"
+)
+
+// Table is what is served: a policy, where clients are, and the state of the
+// fleet. It is immutable; a worker reads the newest once for each batch.
 type Table struct {
-	version uint64
-	policy  *Policy
+	version  uint64
+	policy   *Policy
+	maps     *Maps
+	steering *steering
+}
+
+// Table joins the policy with the maps, which may be nil, and the state of the fleet.
+func (p *Policy) Table(version uint64, maps *Maps, s FleetState) *Table {
+	return &Table{version: version, policy: p, maps: maps, steering: p.steer(&s)}
+}
+
+// WithMaps is the same table by other maps.
+func (t *Table) WithMaps(version uint64, maps *Maps) *Table {
+	next := *t
+	next.version, next.maps = version, maps
+	return &next
 }
 
 // Version grows with every table that a node serves.
 func (t *Table) Version() uint64 { return t.version }
+
+// Until is when the table changes by itself, as a window begins or ends; zero for never.
+func (t *Table) Until() time.Time { return t.steering.until }
+
+// choose finds what a client is given of a steered name.
+func (t *Table) choose(c *chooser, s *steered) {
+	if t.steering.minimal && s.anycast != nil {
+		if c.trace != nil {
+			c.say("%s: minimal: the anycast addresses, whatever the rest says", s.pool.name)
+		}
+		c.given, c.count = append(c.given, s.anycast.addresses[c.family]...), s.anycast.count[c.family]
+		if c.count > 0 {
+			return
+		}
+	}
+	c.pick(&t.steering.pools[s.pool.index][c.family])
+}
 
 // refused is the answer to what is in none of the zones.
 var refused = &reply{id: 1, rcode: dns.RcodeRefused, ede: dns.ExtendedErrorCodeNotAuthoritative}

@@ -57,7 +57,7 @@ func exampleZones() []Zone {
 
 func mustPolicy(t testing.TB, zones []Zone) *Policy {
 	t.Helper()
-	p, ps := NewPolicy(7, zones)
+	p, ps := NewPolicy(7, Placement{Zones: zones}, Known{})
 	for _, q := range ps {
 		t.Error(q)
 	}
@@ -163,7 +163,7 @@ func show(m *dns.Msg) string {
 // TestLookups asks what testdata/lookups.txt asks, and compares what comes.
 // `-update` rewrites it.
 func TestLookups(t *testing.T) {
-	table := mustPolicy(t, exampleZones()).Table(1)
+	table := mustPolicy(t, exampleZones()).Table(1, nil, FleetState{})
 	file := filepath.Join("testdata", "lookups.txt")
 	src, err := os.ReadFile(file)
 	if err != nil {
@@ -207,7 +207,7 @@ func TestLookups(t *testing.T) {
 // names of every length: whatever the question's length, what follows it must
 // be read as the same records.
 func TestEveryPointerShifts(t *testing.T) {
-	table := mustPolicy(t, exampleZones()).Table(1)
+	table := mustPolicy(t, exampleZones()).Table(1, nil, FleetState{})
 	for _, c := range []struct{ below, typ string }{
 		{"sub.example.com.", "A"}, {"wild.example.com.", "A"}, {"wild.example.com.", "MX"},
 		{"example.com.", "A"}, {"alias.example.com.", "A"}, {"alias.example.com.", "MX"},
@@ -240,7 +240,7 @@ func TestEveryPointerShifts(t *testing.T) {
 
 // TestCaseIsTheAskers: a name is found in any case and comes back in the asker's (RFC 4343 §4.1).
 func TestCaseIsTheAskers(t *testing.T) {
-	table := mustPolicy(t, exampleZones()).Table(1)
+	table := mustPolicy(t, exampleZones()).Table(1, nil, FleetState{})
 	for _, n := range []string{"wWw.eXample.COM.", "X.WILD.example.com.", "ALIAS.example.com."} {
 		m := ask(t, table, question(t, n, "A"), 4096)
 		if m.Question[0].Name != n || len(m.Answer) == 0 || m.Answer[0].Header().Name != n {
@@ -260,7 +260,7 @@ func TestLargeSets(t *testing.T) {
 	for i := range 2000 {
 		z.Records = append(z.Records, fmt.Sprintf("many A 10.0.%d.%d", i/250, i%250))
 	}
-	table := mustPolicy(t, []Zone{z}).Table(1)
+	table := mustPolicy(t, []Zone{z}).Table(1, nil, FleetState{})
 	m := ask(t, table, question(t, "many.example.com", "A"), 65535)
 	if len(m.Answer) != 2000 {
 		t.Errorf("%d records of 2000", len(m.Answer))
@@ -287,7 +287,7 @@ func TestOptionalIsLeftOut(t *testing.T) {
 		z.Records = append(z.Records, fmt.Sprintf("@ MX %d mail%d", i, i), fmt.Sprintf("mail%d A 192.0.2.%d", i, i),
 			fmt.Sprintf("sub NS ns%d.sub", i), fmt.Sprintf("ns%d.sub A 192.0.2.%d", i, i))
 	}
-	table := mustPolicy(t, []Zone{z}).Table(1)
+	table := mustPolicy(t, []Zone{z}).Table(1, nil, FleetState{})
 	if m := ask(t, table, question(t, "example.com", "MX"), 512); m.Truncated || len(m.Answer) != 20 || helping(m) != 0 {
 		t.Errorf("MX in 512 octets:\n%s", m)
 	}
@@ -301,7 +301,7 @@ func TestOptionalIsLeftOut(t *testing.T) {
 
 // TestNoAllocation: an answer costs no garbage.
 func TestNoAllocation(t *testing.T) {
-	table := mustPolicy(t, exampleZones()).Table(1)
+	table := mustPolicy(t, exampleZones()).Table(1, nil, FleetState{})
 	for _, n := range []string{"www.example.com", "x.y.wild.example.com", "no.such.example.com", "x.sub.example.com", "alias2.example.com"} {
 		p := question(t, n, "A", func(m *dns.Msg) {
 			m.SetEdns0(1232, true)
@@ -323,7 +323,7 @@ func TestNoAllocation(t *testing.T) {
 }
 
 func BenchmarkAnswer(b *testing.B) {
-	table := mustPolicy(b, exampleZones()).Table(1)
+	table := mustPolicy(b, exampleZones()).Table(1, nil, FleetState{})
 	for _, n := range []string{"www.example.com", "no.such.example.com", "x.sub.example.com"} {
 		b.Run(n, func(b *testing.B) {
 			p := question(b, n, "A")
@@ -331,6 +331,7 @@ func BenchmarkAnswer(b *testing.B) {
 			buf := make([]byte, 0, udpSize)
 			var now moment
 			b.ReportAllocs()
+			defer processorTime(b)()
 			for b.Loop() {
 				now.ms++
 				buf = a.respond(buf[:0], p, table, client, now, false)

@@ -37,6 +37,10 @@ type reply struct {
 	needed int
 	base   int
 	shifts []uint16
+	// steered goes on where the body ends: it is answered by state. Its owner
+	// stands at message offset owner of the template; 0 is the question itself.
+	steered *steered
+	owner   int
 }
 
 // flags are the second word of the header for this reply.
@@ -183,6 +187,14 @@ func (b *builder) helpful(owner name, s *rrset) {
 	n := b.set(owner, s)
 	b.r.additional += n
 	b.r.optional += n
+}
+
+// steered ends the answer at a name that is answered by state.
+func (b *builder) steered(owner name, s *steered) {
+	b.r.steered = s
+	if owner != b.self {
+		b.r.owner = b.seen[owner]
+	}
 }
 
 // done ends the reply.

@@ -50,7 +50,7 @@ func isTable(file string, src []byte) bool {
 	switch {
 	case has("bgp", "site", "node", "mode", "table", "vip"):
 		return false
-	case has("sites", "revision", "zones"):
+	case has("sites", "revision", "zones", "pools", "maps"):
 		return true
 	default:
 		return named

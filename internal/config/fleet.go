@@ -24,8 +24,8 @@ type Fleet struct {
 	// Controls are looked at by every site, to know whether what it sees of
 	// others can be believed. Without them it always is.
 	Controls *probe.Controls `yaml:"controls"`
-	// Zones are what the fleet's nodes answer for by DNS.
-	Zones []dnsfallback.Zone `yaml:"zones"`
+	// Placement is what the fleet's nodes answer for by DNS: zones, pools, maps.
+	dnsfallback.Placement `yaml:",inline"`
 	// DrainWait is how long a draining route carries GSHUT before it is withdrawn; default 3s.
 	DrainWait time.Duration `yaml:"drain_wait"`
 }

@@ -182,12 +182,7 @@ func (j *judge) fleet() {
 		j.require(at, s)
 		j.remote(at, s, full.Services[i].Health)
 	}
-	if len(f.Zones) > 0 {
-		_, ps := dnsfallback.NewPolicy(f.Revision, f.Zones)
-		for _, p := range ps {
-			j.say(r, p.Path, "%s", p.Text)
-		}
-	}
+	j.placement()
 
 	written := leavesOf(*f, false)
 	f.Prefixes, f.Guards, f.DrainWait = full.Prefixes, full.Guards, full.DrainWait
@@ -199,10 +194,7 @@ func (j *judge) fleet() {
 		c := f.Controls.WithDefaults()
 		f.Controls = &c
 	}
-	f.Zones = slices.Clone(f.Zones)
-	for i, z := range f.Zones {
-		f.Zones[i] = z.WithDefaults()
-	}
+	f.Placement = f.Placement.WithDefaults()
 	services := slices.Clone(f.Services)
 	for i := range services {
 		services[i].Service = full.Services[i]
@@ -217,6 +209,27 @@ func (j *judge) fleet() {
 	if r == j.node {
 		n := &j.cfg.Node
 		n.Services, n.Prefixes, n.Guards, n.DrainWait = f.Services, f.Prefixes, f.Guards, f.DrainWait
+	}
+}
+
+// placement asks the owner of the zones, with the sites and services of the table.
+func (j *judge) placement() {
+	f := &j.cfg.Fleet
+	if len(f.Zones)+len(f.Pools)+len(f.Maps) == 0 {
+		return
+	}
+	known := dnsfallback.Known{Sites: []string{}, Services: []string{}}
+	for _, s := range f.Sites {
+		if !s.Witness {
+			known.Sites = append(known.Sites, s.Name)
+		}
+	}
+	for _, s := range f.Services {
+		known.Services = append(known.Services, s.Name)
+	}
+	_, ps := dnsfallback.NewPolicy(f.Revision, f.Placement, known)
+	for _, p := range ps {
+		j.say(j.table, p.Path, "%s", p.Text)
 	}
 }
 

@@ -122,7 +122,7 @@ func TestReferenceShowsEveryKey(t *testing.T) {
 		elsewhere []string
 	}{
 		{"node.yaml", new(Node), []string{"services", "prefixes", "guards", "outside[]"}},
-		{"fleet.yaml", new(Fleet), []string{"services[].remote.checks[]", "controls.positive[]", "controls.negative[]"}},
+		{"fleet.yaml", new(Fleet), []string{"services[].remote.checks[]", "controls.positive[]", "controls.negative[]", "pools[]"}},
 	} {
 		src, err := os.ReadFile(filepath.Join(configs, c.file))
 		if err != nil {

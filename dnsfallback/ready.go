@@ -1,0 +1,236 @@
+package dnsfallback
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// ready is a pool by the state of the fleet, for one family: what can be given.
+type ready struct {
+	pool *pool
+	// can are the members to choose from; never none for a family that the pool has.
+	can []candidate
+	// total is the sum of their weights.
+	total uint64
+	// near are the members by the places that they serve.
+	near map[label]*group
+	// whole: every member takes all the clients who would come.
+	whole bool
+	// failed: fewer members are up than must be. How says what is given instead.
+	failed bool
+	how    string
+	// soon: something of it may change before long.
+	soon bool
+	// out are the members that cannot be given, and why: for explanations.
+	out []string
+}
+
+// candidate is a member that can be given.
+type candidate struct {
+	*member
+	records []byte
+	count   uint16
+	below   *ready // of its pool
+	weight  uint64
+	share   uint8
+}
+
+// group are candidates that serve one place.
+type group struct {
+	can   []candidate
+	total uint64
+}
+
+// steering is all that depends on the state: the pools and the TTLs.
+type steering struct {
+	pools [][2]ready // by pool and family
+	ttl   []uint32   // by steered name
+	why   []string   // of a TTL that is not the steady one
+	// minimal: answer the anycast addresses.
+	minimal bool
+	// until is when a window begins or ends next; zero for never.
+	until time.Time
+}
+
+// steer compiles the state.
+func (p *Policy) steer(s *FleetState) *steering {
+	st := &steering{
+		pools: make([][2]ready, len(p.pools)), ttl: make([]uint32, len(p.steered)), why: make([]string, len(p.steered)),
+		minimal: s.Minimal,
+	}
+	done := make([]bool, len(p.pools))
+	var compile func(o *pool)
+	compile = func(o *pool) {
+		if done[o.index] {
+			return
+		}
+		done[o.index] = true
+		for _, m := range o.members {
+			if m.pool != nil {
+				compile(m.pool) // those below first
+			}
+		}
+		for family := range 2 {
+			st.compile(o, family, s)
+		}
+	}
+	for _, o := range p.pools {
+		compile(o)
+	}
+	for i, t := range p.steered {
+		st.ttl[i], st.why[i] = t.life(s.At, &st.pools[t.pool.index], &st.until)
+	}
+	return st
+}
+
+// compile finds what a pool can give of one family.
+func (st *steering) compile(o *pool, family int, s *FleetState) {
+	r := &st.pools[o.index][family]
+	r.pool = o
+	var up, reserve, all, unforced []candidate
+	for _, m := range o.members {
+		c := candidate{member: m, weight: uint64(m.weight), share: 100}
+		var stands standing
+		switch {
+		case m.pool != nil:
+			c.below = &st.pools[m.pool.index][family]
+			if !m.pool.has[family] && !m.pool.alias {
+				continue
+			}
+			stands = standing{out: c.below.failed, soon: c.below.soon, share: 100, why: c.below.how}
+		case m.alias != nil:
+			c.records, c.count = m.alias, 1
+			stands = s.stand(m.key, m, family == 1)
+			if !stands.forced && m.site != "" { // a name is up when either family is
+				other := s.stand(m.key, m, family == 0)
+				stands.out = stands.out && other.out
+			}
+		case m.count[family] == 0:
+			continue
+		default:
+			c.records, c.count = m.addresses[family], m.count[family]
+			stands = s.stand(m.key, m, family == 1)
+		}
+		if m.site == "" && m.pool == nil && !stands.forced {
+			stands = standing{share: 100}
+		}
+		r.soon = r.soon || stands.soon
+		c.share = stands.share
+		dr := m.dr
+		if m.when != "" {
+			if !s.Conditions[m.when] {
+				if !m.dr {
+					r.out = append(r.out, fmt.Sprintf("%s takes part only while %s holds", m.name, m.when))
+					continue
+				}
+			} else {
+				dr = false
+			}
+		}
+		all = append(all, c)
+		if !stands.forced || !stands.out {
+			unforced = append(unforced, c)
+		}
+		switch {
+		case stands.out:
+			r.out = append(r.out, m.name+" is out: "+stands.why)
+		case dr:
+			reserve = append(reserve, c)
+		default:
+			up = append(up, c)
+		}
+	}
+	r.failed = len(up) < o.minUp
+	switch {
+	case !r.failed:
+	case len(reserve) > 0 && len(up)+len(reserve) >= o.minUp:
+		r.how, r.failed = fmt.Sprintf("%d up of at least %d, so dr members are given too", len(up), o.minUp), false
+		up = append(up, reserve...)
+	case o.fallback != nil && (o.fallback.count[family] > 0 || o.fallback.alias != nil):
+		r.how = fmt.Sprintf("%d up of at least %d: fallback", len(up), o.minUp)
+		f := candidate{member: o.fallback, records: o.fallback.addresses[family], count: o.fallback.count[family], weight: 1, share: 100}
+		if o.fallback.alias != nil {
+			f.records, f.count = o.fallback.alias, 1
+		}
+		up = []candidate{f}
+	default:
+		r.how = fmt.Sprintf("%d up of at least %d: all are given, whatever their health", len(up), o.minUp)
+		if up = unforced; len(up) == 0 {
+			up = all
+		}
+	}
+	weighty := slices.ContainsFunc(up, func(c candidate) bool { return c.weight > 0 })
+	r.whole = true
+	for _, c := range up {
+		switch {
+		case !weighty:
+			c.weight = 1 // all are last resorts, and alike
+		case c.weight == 0:
+			r.out = append(r.out, c.name+" has weight 0, and others are up")
+			continue
+		}
+		c.weight *= uint64(c.share)
+		r.whole = r.whole && c.share == 100
+		r.can = append(r.can, c)
+		r.total += c.weight
+	}
+	if slices.Contains(o.methods, byTopology) {
+		r.near = map[label]*group{}
+		for _, c := range r.can {
+			for _, l := range c.serves {
+				g := r.near[l]
+				if g == nil {
+					g = &group{}
+					r.near[l] = g
+				}
+				g.can = append(g.can, c)
+				g.total += c.weight
+			}
+		}
+	}
+}
+
+// life is the TTL of a name now, and why if it is not the steady one. It lowers
+// until to when that changes by itself.
+func (t *steered) life(now time.Time, r *[2]ready, until *time.Time) (uint32, string) {
+	next := func(at time.Time) {
+		if at.After(now) && (until.IsZero() || at.Before(*until)) {
+			*until = at
+		}
+	}
+	why := ""
+	for _, w := range t.windows {
+		begin := w.From.Add(-w.lead())
+		next(begin)
+		next(w.To)
+		if !now.Before(begin) && now.Before(w.To) {
+			why = fmt.Sprintf("in the window from %s, with %v before it", w.From.Format(time.RFC3339), w.lead())
+		}
+	}
+	if why == "" && (r[0].soon || r[1].soon) {
+		why = "a member is suspect or returning"
+	}
+	if why == "" && (r[0].failed && t.pool.has[0] || r[1].failed && t.pool.has[1]) {
+		why = "too few members are up"
+	}
+	if why == "" {
+		return t.ttl, ""
+	}
+	return min(t.ttl, t.sensitive), why
+}
+
+func (w Window) lead() time.Duration {
+	if w.Lead == 0 {
+		return 30 * time.Minute
+	}
+	return w.Lead
+}
+
+// distance between two places on the globe, in an order that is that of kilometres.
+func distance(lat1, lon1, lat2, lon2 float64) float64 {
+	const degree = math.Pi / 180
+	dlat, dlon := math.Sin((lat2-lat1)*degree/2), math.Sin((lon2-lon1)*degree/2)
+	return dlat*dlat + math.Cos(lat1*degree)*math.Cos(lat2*degree)*dlon*dlon
+}

@@ -1,0 +1,645 @@
+package dnsfallback
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/maxmind/mmdbwriter/mmdbtype"
+	"github.com/miekg/dns"
+)
+
+// addresses of a member by its number: one of each family.
+func at(n int) []netip.Addr {
+	return []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(n)}), netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", n))}
+}
+
+// sites makes members at the named sites, with addresses 1, 2, …
+func sites(names ...string) []Member {
+	var out []Member
+	for i, n := range names {
+		out = append(out, Member{Site: n, Addresses: at(i + 1)})
+	}
+	return out
+}
+
+// steeredPolicy has one name, www.example.com.
+func steeredPolicy(t testing.TB, c Choice, pools ...Pool) *Policy {
+	t.Helper()
+	p, ps := NewPolicy(1, Placement{Pools: pools, Zones: []Zone{{Name: "example.com", NS: []string{"ns.example.net."}, Names: []Steered{{Name: "www", Choice: c}},
+		Records: []string{"alias CNAME www", "*.any CNAME alias", "www TXT beside"}}}}, Known{})
+	for _, q := range ps {
+		t.Error(q)
+	}
+	if p == nil {
+		t.FailNow()
+	}
+	return p
+}
+
+// state of sites, as "fra down, ams suspect, iad ramp 20"; all of service web.
+func state(words string) FleetState {
+	s := FleetState{Sites: map[string]SiteState{}}
+	for w := range strings.SplitSeq(words, ",") {
+		f := strings.Fields(w)
+		if len(f) < 2 {
+			continue
+		}
+		svc := s.Sites[f[0]].Services["web"]
+		n := 0
+		if len(f) > 2 {
+			fmt.Sscan(f[2], &n)
+		}
+		switch f[1] {
+		case "down":
+			svc.V4, svc.V6 = Down, Down
+		case "down4":
+			svc.V4 = Down
+		case "down6":
+			svc.V6 = Down
+		case "suspect":
+			svc.V4, svc.V6 = Suspect, Suspect
+		case "up":
+			svc.V4, svc.V6 = Up, Up
+		case "ramp":
+			svc.V4, svc.V6, svc.Ramp = Up, Up, uint8(n)
+		case "shed":
+			svc.V4, svc.V6, svc.Shed = Up, Up, uint8(n)
+		default:
+			panic(w)
+		}
+		s.Sites[f[0]] = SiteState{Services: map[string]ServiceState{"web": svc}}
+	}
+	return s
+}
+
+// asker asks one table again and again, as one worker does.
+type asker struct {
+	t     testing.TB
+	table *Table
+	a     *responder
+}
+
+func newAsker(t testing.TB, table *Table) *asker { return &asker{t, table, newResponder(nil, nil)} }
+
+// once gives the data of the answer, joined, and its scope.
+func (k *asker) once(name, typ, subnet string) (string, uint8, *dns.Msg) {
+	k.t.Helper()
+	var change []func(*dns.Msg)
+	if subnet != "" {
+		p := netip.MustParsePrefix(subnet)
+		family := uint16(1)
+		if p.Addr().Is6() {
+			family = 2
+		}
+		change = append(change, withOption(&dns.EDNS0_SUBNET{Code: dns.EDNS0SUBNET, Family: family, SourceNetmask: uint8(p.Bits()), Address: p.Addr().AsSlice()}))
+	}
+	m := respond(k.t, k.a, k.table, question(k.t, name, typ, change...), false)
+	var data []string
+	for _, rr := range m.Answer {
+		data = append(data, strings.TrimPrefix(rr.String(), rr.Header().String()))
+	}
+	slices.Sort(data)
+	scope := uint8(0)
+	if o, ok := optionOf[*dns.EDNS0_SUBNET](m); ok {
+		scope = o.SourceScope
+	}
+	return strings.Join(data, " "), scope, m
+}
+
+// share counts the answers to n different clients, or to the same when client is given.
+func (k *asker) share(n int, name, typ, client string) map[string]int {
+	k.t.Helper()
+	out := map[string]int{}
+	for i := range n {
+		from := client
+		if from == "" {
+			from = fmt.Sprintf("10.%d.%d.0/24", i>>8, i&255)
+		}
+		got, _, _ := k.once(name, typ, from)
+		out[got]++
+	}
+	return out
+}
+
+func given(t testing.TB, p *Policy, words string, n int) map[string]int {
+	t.Helper()
+	return newAsker(t, p.Table(1, nil, state(words))).share(n, "www.example.com", "A", "")
+}
+
+func words(m map[string]int) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
+
+// TestWhoIsGiven: which members may be given, by method and state.
+func TestWhoIsGiven(t *testing.T) {
+	zero := new(0)
+	three := sites("fra", "ams", "iad")
+	for _, c := range []struct {
+		name   string
+		choice Choice
+		state  string
+		want   string // of many askings
+	}{
+		{"all up", Choice{Members: three}, "", "192.0.2.1, 192.0.2.2, 192.0.2.3"},
+		{"one down", Choice{Members: three}, "fra down", "192.0.2.2, 192.0.2.3"},
+		{"down in the other family", Choice{Members: three}, "fra down6", "192.0.2.1, 192.0.2.2, 192.0.2.3"},
+		{"suspect is not down", Choice{Members: three}, "fra suspect", "192.0.2.1, 192.0.2.2, 192.0.2.3"},
+		{"all down, all given", Choice{Members: three}, "fra down, ams down, iad down", "192.0.2.1, 192.0.2.2, 192.0.2.3"},
+		{"fewer than must be up", Choice{Members: three, MinUp: 2}, "fra down, ams down", "192.0.2.1, 192.0.2.2, 192.0.2.3"},
+		{"fallback records", Choice{Members: three, Fallback: []string{"198.51.100.1"}}, "fra down, ams down, iad down", "198.51.100.1"},
+		{"a fallback name", Choice{Members: three, Fallback: []string{"sorry.example.net"}}, "fra down, ams down, iad down", "sorry.example.net."},
+		{"a fallback of one family only", Choice{Members: three, Fallback: []string{"2001:db8::99"}}, "fra down, ams down, iad down", "192.0.2.1, 192.0.2.2, 192.0.2.3"},
+		{"priority", Choice{Members: three, Methods: []string{"priority"}}, "", "192.0.2.1"},
+		{"priority, the next", Choice{Members: three, Methods: []string{"priority"}}, "fra down", "192.0.2.2"},
+		{"priority, the last", Choice{Members: three, Methods: []string{"priority"}}, "fra down, ams down", "192.0.2.3"},
+		{"all", Choice{Members: three, Methods: []string{"all"}}, "ams down", "192.0.2.1 192.0.2.3"},
+		{"round robin", Choice{Members: three, Methods: []string{"round_robin"}}, "ams down", "192.0.2.1, 192.0.2.3"},
+		{"hash", Choice{Members: three, Methods: []string{"hash"}}, "ams down", "192.0.2.1, 192.0.2.3"},
+		{"weight 0 is a last resort", Choice{Members: []Member{{Site: "fra", Addresses: at(1)}, {Site: "ams", Addresses: at(2), Weight: zero}}}, "", "192.0.2.1"},
+		{"and is given then", Choice{Members: []Member{{Site: "fra", Addresses: at(1)}, {Site: "ams", Addresses: at(2), Weight: zero}}}, "fra down", "192.0.2.2"},
+		{"weight 0 by any method", Choice{Methods: []string{"priority"}, Members: []Member{{Site: "ams", Addresses: at(2), Weight: zero}, {Site: "fra", Addresses: at(1)}}}, "", "192.0.2.1"},
+		{"all of weight 0 are alike", Choice{Members: []Member{{Site: "fra", Addresses: at(1), Weight: zero}, {Site: "ams", Addresses: at(2), Weight: zero}}}, "", "192.0.2.1, 192.0.2.2"},
+		{"dr is not given", Choice{Members: append(sites("fra", "ams"), Member{Site: "dr", Addresses: at(9), DR: true})}, "fra down", "192.0.2.2"},
+		{"but when nothing else is left", Choice{Members: append(sites("fra", "ams"), Member{Site: "dr", Addresses: at(9), DR: true})}, "fra down, ams down", "192.0.2.9"},
+		{"or too little", Choice{MinUp: 2, Members: append(sites("fra", "ams"), Member{Site: "dr", Addresses: at(9), DR: true})}, "fra down", "192.0.2.2, 192.0.2.9"},
+		{"dr is down too", Choice{Fallback: []string{"198.51.100.1"}, Members: append(sites("fra"), Member{Site: "dr", Addresses: at(9), DR: true})}, "fra down, dr down", "198.51.100.1"},
+		{"a member of no site is never out", Choice{Members: []Member{{Name: "cdn", Addresses: at(7)}}}, "", "192.0.2.7"},
+		{"a name", Choice{Members: []Member{{Site: "fra", CNAME: "fra.example.net"}}}, "", "fra.example.net."},
+		{"a name is up when either family is", Choice{Members: []Member{{Site: "fra", CNAME: "fra.example.net"}, {Site: "ams", CNAME: "ams.example.net"}}}, "fra down4, ams down", "fra.example.net."},
+		{"a site that returns takes a share", Choice{Members: three, Methods: []string{"priority"}}, "fra ramp 50, iad down", "192.0.2.1, 192.0.2.2"},
+		{"a site that sheds loses some", Choice{Members: three, Methods: []string{"priority"}}, "fra shed 50, iad down", "192.0.2.1, 192.0.2.2"},
+		{"the only one takes all", Choice{Members: sites("fra")}, "fra ramp 5", "192.0.2.1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.choice.Service = "web"
+			p := steeredPolicyBare(t, Steered{Name: "www", Choice: c.choice})
+			if got := words(given(t, p, c.state, 300)); got != c.want {
+				t.Errorf("got %s; want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestNestedPools: a pool that has failed is left, and gives what it can when all have.
+func TestNestedPools(t *testing.T) {
+	pool := func(name string, c Choice) Pool {
+		c.Service = "web"
+		return Pool{Name: name, Choice: c}
+	}
+	eu := pool("eu", Choice{MinUp: 2, Members: sites("fra", "ams", "par")})
+	us := pool("us", Choice{Members: []Member{{Site: "iad", Addresses: at(11)}, {Site: "sjc", Addresses: at(12)[:1]}}})
+	world := pool("world", Choice{Methods: []string{"priority"}, Members: []Member{{Pool: "eu"}, {Pool: "us"}}})
+	p := steeredPolicy(t, Choice{Methods: []string{"priority"}, Members: []Member{{Pool: "world"}}}, world, us, eu)
+	for state, want := range map[string]string{
+		"":                                       "192.0.2.1, 192.0.2.2, 192.0.2.3",
+		"fra down":                               "192.0.2.2, 192.0.2.3",
+		"fra down, ams down":                     "192.0.2.11, 192.0.2.12",
+		"fra down, ams down, iad down, sjc down": "192.0.2.1, 192.0.2.2, 192.0.2.3",
+	} {
+		if got := words(given(t, p, state, 300)); got != want {
+			t.Errorf("%q: got %s; want %s", state, got, want)
+		}
+	}
+	// Each family by itself: sjc has no IPv6, so us has only iad there.
+	got := newAsker(t, p.Table(1, nil, state("fra down, ams down"))).share(300, "www.example.com", "AAAA", "")
+	if words(got) != "2001:db8::11" {
+		t.Error(got)
+	}
+}
+
+// TestForced: what a person says goes before what is real, and what is said of
+// less before what is said of more.
+func TestForced(t *testing.T) {
+	p := steeredPolicy(t, Choice{Service: "web", Methods: []string{"all"}, Members: sites("fra", "ams", "iad")})
+	out, in := Forced{To: Down, Who: "ann", Why: "power works"}, Forced{To: Up}
+	for _, c := range []struct {
+		name string
+		s    FleetState
+		want string
+	}{
+		{"a site out", FleetState{Sites: map[string]SiteState{"fra": {Forced: out}}}, "192.0.2.2 192.0.2.3"},
+		{"with an exception", FleetState{Sites: map[string]SiteState{"fra": {Forced: out}}, Members: map[string]Forced{"www.example.com/fra": in}}, "192.0.2.1 192.0.2.2 192.0.2.3"},
+		{"the service stays", FleetState{Sites: map[string]SiteState{"fra": {Forced: out, Services: map[string]ServiceState{"web": {Forced: in}}}}}, "192.0.2.1 192.0.2.2 192.0.2.3"},
+		{"in, though it is down", FleetState{Sites: map[string]SiteState{"fra": {Forced: in, Services: map[string]ServiceState{"web": {V4: Down}}}}}, "192.0.2.1 192.0.2.2 192.0.2.3"},
+		{"one member out", FleetState{Members: map[string]Forced{"www.example.com/ams": out}}, "192.0.2.1 192.0.2.3"},
+		{"the rest is down: what is forced out stays out", func() FleetState {
+			s := state("ams down, iad down")
+			s.Sites["fra"] = SiteState{Forced: out}
+			return s
+		}(), "192.0.2.2 192.0.2.3"},
+		{"all forced out: no empty answer", FleetState{Sites: map[string]SiteState{"fra": {Forced: out}, "ams": {Forced: out}, "iad": {Forced: out}}}, "192.0.2.1 192.0.2.2 192.0.2.3"},
+	} {
+		got, _, _ := newAsker(t, p.Table(1, nil, c.s)).once("www.example.com", "A", "")
+		if got != c.want {
+			t.Errorf("%s: got %s; want %s", c.name, got, c.want)
+		}
+	}
+	e, err := p.Table(9, nil, FleetState{Sites: map[string]SiteState{"fra": {Forced: out}}}).Explain("www.example.com", "A", netip.MustParsePrefix("203.0.113.7/32"))
+	if want := "www.example.com: fra is out: the site fra is forced down by ann: power works"; err != nil || !slices.Contains(e.Branch, want) || e.Version != 9 {
+		t.Errorf("%v %+v", err, e)
+	}
+}
+
+// TestConditions: members that take part only while something holds.
+func TestConditions(t *testing.T) {
+	p := steeredPolicy(t, Choice{Service: "web", Methods: []string{"all"}, Members: []Member{
+		{Site: "fra", Addresses: at(1)},
+		{Site: "ams", Addresses: at(2), When: "weekend"},
+		{Site: "dr", Addresses: at(3), DR: true, When: "drill"},
+	}})
+	for _, c := range []struct {
+		holds, state, want string
+	}{
+		{"", "", "192.0.2.1"},
+		{"weekend", "", "192.0.2.1 192.0.2.2"},
+		{"drill", "", "192.0.2.1 192.0.2.3"},
+		{"", "fra down", "192.0.2.3"},
+		{"drill", "fra down", "192.0.2.3"},
+	} {
+		s := state(c.state)
+		s.Conditions = map[string]bool{c.holds: true}
+		if got, _, _ := newAsker(t, p.Table(1, nil, s)).once("www.example.com", "A", ""); got != c.want {
+			t.Errorf("%q, %q: got %s; want %s", c.holds, c.state, got, c.want)
+		}
+	}
+}
+
+// near reports whether got is want, give or take five standard deviations of
+// that many draws: it fails once in a million runs of what is right.
+func near(got, n int, share float64) bool {
+	mean, variance := float64(n)*share, float64(n)*share*(1-share)
+	d := float64(got) - mean
+	return d*d <= 25*variance+1
+}
+
+// TestRatio: the shares are the weights', in each family by itself, and a site
+// that returns has its part of its share.
+func TestRatio(t *testing.T) {
+	members := []Member{
+		{Site: "fra", Addresses: at(1), Weight: new(1)},
+		{Site: "ams", Addresses: at(2), Weight: new(199)},
+		{Site: "iad", Addresses: at(3)[:1], Weight: new(800)},
+	}
+	p := steeredPolicy(t, Choice{Service: "web", Members: members})
+	const n = 20000
+	for _, c := range []struct {
+		typ, state string
+		share      map[string]float64
+	}{
+		{"A", "", map[string]float64{"192.0.2.1": 0.001, "192.0.2.2": 0.199, "192.0.2.3": 0.8}},
+		{"A", "iad down", map[string]float64{"192.0.2.1": 1.0 / 200, "192.0.2.2": 199.0 / 200}},
+		{"A", "iad ramp 5", map[string]float64{"192.0.2.1": 1.0 / 240, "192.0.2.2": 199.0 / 240, "192.0.2.3": 40.0 / 240}},
+		{"AAAA", "", map[string]float64{"2001:db8::1": 1.0 / 200, "2001:db8::2": 199.0 / 200}},
+	} {
+		got := newAsker(t, p.Table(1, nil, state(c.state))).share(n, "www.example.com", c.typ, "10.0.0.0/24")
+		for who, share := range c.share {
+			if !near(got[who], n, share) {
+				t.Errorf("%s, %q: %s was given %d times of %d; its share is %.4f", c.typ, c.state, who, got[who], n, share)
+			}
+		}
+	}
+}
+
+// TestHashMovesLittle: a member that goes or comes moves only its own clients,
+// and the shares are the weights'.
+func TestHashMovesLittle(t *testing.T) {
+	members := sites("fra", "ams", "iad", "sin")
+	members[3].Weight = new(3)
+	p := steeredPolicy(t, Choice{Service: "web", Methods: []string{"hash"}, Members: members})
+	const n = 4000
+	chosen := func(words string) []string {
+		k := newAsker(t, p.Table(1, nil, state(words)))
+		var out []string
+		for i := range n {
+			got, scope, _ := k.once("www.example.com", "A", fmt.Sprintf("10.%d.%d.128/25", i>>8, i&255))
+			if scope != 24 {
+				t.Fatalf("the scope is %d; clients are told apart by /24", scope)
+			}
+			out = append(out, got)
+		}
+		return out
+	}
+	before, without := chosen(""), chosen("ams down")
+	counts := map[string]int{}
+	for i := range before {
+		counts[before[i]]++
+		if before[i] != "192.0.2.2" && before[i] != without[i] {
+			t.Fatalf("client %d was moved from %s to %s, and neither had to do with ams", i, before[i], without[i])
+		}
+	}
+	if !near(counts["192.0.2.4"], n, 0.5) || !near(counts["192.0.2.1"], n, 1.0/6) {
+		t.Error(counts)
+	}
+	if !slices.Equal(before, chosen("")) {
+		t.Error("the same state gives other answers")
+	}
+}
+
+// TestSharesGrow: who is sent to a returning site stays there while its share
+// grows, and load that is shed takes the same clients each time.
+func TestSharesGrow(t *testing.T) {
+	p := steeredPolicy(t, Choice{Service: "web", Methods: []string{"priority"}, Members: sites("fra", "ams")})
+	const n = 3000
+	inside := map[int]bool{}
+	for _, ramp := range []int{5, 20, 50, 100} {
+		k := newAsker(t, p.Table(1, nil, state(fmt.Sprintf("fra ramp %d", ramp))))
+		count := 0
+		for i := range n {
+			got, _, _ := k.once("www.example.com", "A", fmt.Sprintf("10.%d.%d.0/24", i>>8, i&255))
+			if got == "192.0.2.1" {
+				inside[i] = true
+				count++
+			} else if inside[i] {
+				t.Fatalf("at %d %% client %d is sent away again", ramp, i)
+			}
+		}
+		if !near(count, n, float64(ramp)/100) {
+			t.Errorf("at %d %% fra has %d of %d", ramp, count, n)
+		}
+	}
+	trickle := steeredPolicy(t, Choice{Service: "web", Methods: []string{"priority"}, Trickle: 2, Members: sites("fra", "ams", "iad")})
+	got := newAsker(t, trickle.Table(1, nil, state(""))).share(n, "www.example.com", "A", "")
+	if !near(got["192.0.2.2"], n, 0.02) || got["192.0.2.3"] != 0 {
+		t.Error(got)
+	}
+}
+
+// TestTopology: clients go where their network belongs, and the next method has
+// those whose member is down; the scope is the network of the answer.
+func TestTopology(t *testing.T) {
+	m, err := readNetworks([]byte("10.1.0.0/16 fra\n10.1.128.0/24 ams\n10.2.0.0/16 ams\n10.3.0.0/16 ams\n10.8.0.0/16 elsewhere\n2001:db8:1::/48 fra\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := readDatabase(testDatabase(t, map[string]mmdbtype.Map{
+		"10.4.0.0/16": country("DE", "EU", 50, 8), "10.5.0.0/16": country("FR", "EU", 48, 2), "10.6.0.0/16": {"autonomous_system_number": mmdbtype.Uint32(64500)},
+		"10.8.0.0/16": country("US", "NA", 39, -77), "10.1.0.0/16": country("US", "NA", 39, -77),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := &Maps{all: []*Map{m, db}}
+	members := sites("fra", "ams", "iad")
+	members[0].Serves = []string{"region:fra", "country:DE"}
+	members[1].Serves = []string{"region:ams", "continent:EU"}
+	members[2].Serves = []string{"region:iad", "asn:64500", "country:US"}
+	p := steeredPolicy(t, Choice{Service: "web", Methods: []string{"topology", "priority"}, Members: members})
+	for _, c := range []struct {
+		state, client, want string
+		scope               uint8
+	}{
+		{"", "10.1.2.0/24", "192.0.2.1", 17},   // not the ams /24 in the upper half
+		{"", "10.1.128.0/24", "192.0.2.2", 24}, // the longest match
+		{"", "10.2.9.0/24", "192.0.2.2", 15},   // joined with the next row, which says the same
+		{"", "10.8.9.0/24", "192.0.2.3", 16},   // no member serves elsewhere; the next map knows
+		{"", "10.4.1.0/24", "192.0.2.1", 16},   // the country before the continent
+		{"", "10.5.1.0/24", "192.0.2.2", 16},
+		{"", "10.6.1.0/24", "192.0.2.3", 16},
+		{"", "172.16.0.0/24", "192.0.2.1", 1}, // nowhere: priority
+		{"ams down", "10.2.9.0/24", "192.0.2.1", 15},
+		{"fra down", "10.1.2.0/24", "192.0.2.3", 17}, // by the second map
+		{"fra down", "10.4.1.0/24", "192.0.2.2", 15}, // of Germany, now as of all Europe
+		{"", "2001:db8:1::/56", "192.0.2.1", 48},
+	} {
+		k := newAsker(t, p.Table(1, maps, state(c.state)))
+		got, scope, _ := k.once("www.example.com", "A", c.client)
+		if got != c.want {
+			t.Errorf("%q, %s: got %s; want %s", c.state, c.client, got, c.want)
+		}
+		block, _ := netip.MustParsePrefix(c.client).Addr().Prefix(int(scope))
+		if scope < c.scope {
+			t.Errorf("%q, %s: the scope is %v, which is too wide", c.state, c.client, block)
+		}
+		// Everyone in the network that the answer is said to be for gets it.
+		a := block.Addr()
+		for i := 0; i < 70000 && block.Contains(a); i += 97 {
+			if other, _, _ := k.once("www.example.com", "A", netip.PrefixFrom(a, a.BitLen()).String()); other != got {
+				t.Fatalf("%q: %s is answered %s for %v, and %v is answered %s", c.state, c.client, got, block, a, other)
+			}
+			for range 97 {
+				a = a.Next()
+			}
+		}
+	}
+	// The resolver's own address counts when it says nothing of its client.
+	k := newAsker(t, p.Table(1, maps, state("")))
+	out := k.a.respond(nil, question(t, "www.example.com", "A"), k.table, netip.MustParseAddrPort("10.2.0.1:53"), moment{}, false)
+	var msg dns.Msg
+	if err := msg.Unpack(out); err != nil || msg.Answer[0].(*dns.A).A.String() != "192.0.2.2" {
+		t.Error(err, &msg)
+	}
+	// Absence does not depend on the client.
+	if _, scope, m := k.once("www.example.com", "MX", "10.1.2.0/24"); scope != 0 || len(m.Ns) != 1 {
+		t.Errorf("the scope of an absence is %d", scope)
+	}
+	e, err := k.table.Explain("www.example.com", "A", netip.MustParsePrefix("10.8.9.0/24"))
+	golden(t, "explain.txt", fmt.Sprintf("%v\n%s\n%s\n%v\n%s\n", err, strings.Join(e.Branch, "\n"), strings.Join(e.Records, "\n"), e.Network, e.Rcode))
+}
+
+// TestNearest: by the great circle.
+func TestNearest(t *testing.T) {
+	db, err := readDatabase(testDatabase(t, map[string]mmdbtype.Map{
+		"10.4.0.0/16": country("DE", "EU", 50.1, 8.7), "10.5.0.0/16": country("US", "NA", 40.7, -74), "10.6.0.0/16": country("FJ", "OC", -18, 179.5),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := sites("ams", "iad", "akl")
+	members[0].At, members[1].At, members[2].At = []float64{52.3, 4.8}, []float64{39, -77.5}, []float64{-36.8, 174.7}
+	p := steeredPolicy(t, Choice{Service: "web", Methods: []string{"nearest", "priority"}, Members: members})
+	for client, want := range map[string]string{"10.4.0.0/24": "192.0.2.1", "10.5.0.0/24": "192.0.2.2", "10.6.0.0/24": "192.0.2.3", "10.7.0.0/24": "192.0.2.1"} {
+		got, scope, _ := newAsker(t, p.Table(1, &Maps{all: []*Map{db}}, state(""))).once("www.example.com", "A", client)
+		if got != want || scope < 14 {
+			t.Errorf("%s: %s, scope %d", client, got, scope)
+		}
+	}
+	got, _, _ := newAsker(t, p.Table(1, &Maps{all: []*Map{db}}, state("ams down"))).once("www.example.com", "A", "10.4.0.0/24")
+	if got != "192.0.2.2" {
+		t.Error(got)
+	}
+}
+
+// TestTTL: steady; sensitive while something may change; and from 30 minutes before a window (to the minute).
+func TestTTL(t *testing.T) {
+	begin := time.Date(2026, 11, 11, 0, 0, 0, 0, time.UTC)
+	p, ps := NewPolicy(1, Placement{Zones: []Zone{{Name: "example.com", NS: []string{"ns.example.net."}, Names: []Steered{{
+		Name: "www", Choice: Choice{Service: "web", Members: sites("fra", "ams")}, TTL: 300 * time.Second,
+		Windows: []Window{{From: begin, To: begin.Add(2 * time.Hour)}},
+	}}}}}, Known{})
+	if len(ps) > 0 {
+		t.Fatal(ps)
+	}
+	for _, c := range []struct {
+		state string
+		at    time.Duration
+		want  uint32
+		until time.Duration
+	}{
+		{"", -31 * time.Minute, 300, -30 * time.Minute},
+		{"", -29 * time.Minute, 30, 2 * time.Hour},
+		{"", time.Hour, 30, 2 * time.Hour},
+		{"", 2 * time.Hour, 300, 0},
+		{"fra suspect", -time.Hour, 30, -30 * time.Minute},
+		{"fra ramp 20", 3 * time.Hour, 30, 0},
+		{"fra down", 3 * time.Hour, 300, 0},
+		{"fra down, ams down", 3 * time.Hour, 30, 0},
+	} {
+		s := state(c.state)
+		s.At = begin.Add(c.at)
+		table := p.Table(1, nil, s)
+		_, _, m := newAsker(t, table).once("www.example.com", "A", "")
+		if got := m.Answer[0].Header().Ttl; got != c.want {
+			t.Errorf("%q at %v: TTL %d, not %d", c.state, c.at, got, c.want)
+		}
+		if c.until == 0 != table.Until().IsZero() || c.until != 0 && !table.Until().Equal(begin.Add(c.until)) {
+			t.Errorf("%q at %v: holds until %v", c.state, c.at, table.Until())
+		}
+	}
+}
+
+// TestSteeredNames: what stands beside, leads to, and covers a steered name.
+func TestSteeredNames(t *testing.T) {
+	p := steeredPolicy(t, Choice{Service: "web", Methods: []string{"priority"}, Members: []Member{{Site: "fra", Addresses: at(1)[:1]}, {Site: "ams", Addresses: at(2)[:1]}}})
+	k := newAsker(t, p.Table(1, nil, FleetState{}))
+	for _, c := range []struct{ name, typ, want string }{
+		{"WWW.example.com.", "A", "NOERROR aa\n       WWW.example.com. 300 IN A 192.0.2.1\n"},
+		{"www.example.com.", "AAAA", "NOERROR aa\n  auth example.com. 60 IN SOA ns.example.net. hostmaster.example.com. 1 3600 600 1209600 60\n"},
+		{"www.example.com.", "TXT", "NOERROR aa\n       www.example.com. 300 IN TXT \"beside\"\n"},
+		{"www.example.com.", "ANY", "NOERROR aa\n       www.example.com. 3600 IN HINFO \"RFC8482\" \"\"\n"},
+		{"x.www.example.com.", "A", "NXDOMAIN aa\n  auth example.com. 60 IN SOA ns.example.net. hostmaster.example.com. 1 3600 600 1209600 60\n"},
+		{"alias.example.com.", "A", "NOERROR aa\n       alias.example.com. 300 IN CNAME www.example.com.\n       www.example.com. 300 IN A 192.0.2.1\n"},
+		{"longer.x.any.example.com.", "A", "NOERROR aa\n       longer.x.any.example.com. 300 IN CNAME alias.example.com.\n       alias.example.com. 300 IN CNAME www.example.com.\n       www.example.com. 300 IN A 192.0.2.1\n"},
+		{"x.any.example.com.", "AAAA", "NOERROR aa\n       x.any.example.com. 300 IN CNAME alias.example.com.\n       alias.example.com. 300 IN CNAME www.example.com.\n  auth example.com. 60 IN SOA ns.example.net. hostmaster.example.com. 1 3600 600 1209600 60\n"},
+		{"x.any.example.com.", "TXT", "NOERROR aa\n       x.any.example.com. 300 IN CNAME alias.example.com.\n       alias.example.com. 300 IN CNAME www.example.com.\n       www.example.com. 300 IN TXT \"beside\"\n"},
+	} {
+		_, _, m := k.once(c.name, c.typ, "")
+		if got := show(m); got != c.want {
+			t.Errorf("%s %s\ngot:\n%s\nwant:\n%s", c.name, c.typ, got, c.want)
+		}
+	}
+	// A choice of names only is an alias to every question.
+	p = steeredPolicyBare(t, Steered{Name: "*.app", Choice: Choice{Members: []Member{{Name: "cdn", CNAME: "cdn.example.net"}}}})
+	k = newAsker(t, p.Table(1, nil, FleetState{}))
+	for _, typ := range []string{"A", "AAAA", "MX", "CNAME", "TXT"} {
+		if got, _, m := k.once("a.b.app.example.com", typ, ""); got != "cdn.example.net." || m.Answer[0].Header().Rrtype != dns.TypeCNAME {
+			t.Errorf("%s: %v", typ, m)
+		}
+	}
+	// Minimal: the anycast addresses, whatever the rest says.
+	p = steeredPolicyBare(t, Steered{Name: "www", Choice: Choice{Service: "web", Members: sites("fra")}, Anycast: at(99)})
+	if got, _, _ := newAsker(t, p.Table(1, nil, FleetState{Minimal: true})).once("www.example.com", "AAAA", ""); got != "2001:db8::99" {
+		t.Error(got)
+	}
+}
+
+func steeredPolicyBare(t *testing.T, s Steered) *Policy {
+	t.Helper()
+	p, ps := NewPolicy(1, Placement{Zones: []Zone{{Name: "example.com", NS: []string{"ns.example.net."}, Names: []Steered{s}}}}, Known{})
+	for _, q := range ps {
+		t.Error(q)
+	}
+	if p == nil {
+		t.FailNow()
+	}
+	return p
+}
+
+// TestSteeringAllocatesNothing, whatever the method.
+func TestSteeringAllocatesNothing(t *testing.T) {
+	m, err := readNetworks([]byte("10.1.0.0/16 fra\n10.2.0.0/16 ams\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := &Maps{all: []*Map{m}}
+	for _, methods := range [][]string{{"ratio"}, {"hash"}, {"priority"}, {"round_robin"}, {"all"}, {"topology", "ratio"}, {"nearest", "ratio"}} {
+		members := sites("fra", "ams", "iad")
+		members[0].At = []float64{1, 2}
+		p := steeredPolicy(t, Choice{Service: "web", Methods: methods, Members: members})
+		table := p.Table(1, maps, state("ams ramp 20"))
+		packet := question(t, "alias.example.com", "A", withOption(&dns.EDNS0_SUBNET{Code: dns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, Address: []byte{10, 2, 3, 0}}))
+		a := newResponder(nil, nil)
+		buf := make([]byte, 0, udpSize)
+		if n := testing.AllocsPerRun(100, func() { buf = a.respond(buf[:0], packet, table, client, moment{}, false) }); n > 0 {
+			t.Errorf("%v: %v allocations", methods, n)
+		}
+	}
+}
+
+// TestSteeringProblems gives each mistake its sentence.
+func TestSteeringProblems(t *testing.T) {
+	name := func(s Steered) Placement {
+		if s.Name == "" {
+			s.Name = "www"
+		}
+		return Placement{Zones: []Zone{{Name: "example.com", NS: []string{"ns.example.net."}, Names: []Steered{s}, Records: []string{"mx MX 0 mail.example.net."}}}}
+	}
+	fra := Member{Site: "fra", Addresses: at(1)}
+	web := func(m ...Member) Steered { return Steered{Choice: Choice{Service: "web", Members: m}} }
+	var out strings.Builder
+	for _, c := range []struct {
+		name string
+		set  Placement
+	}{
+		{"no members", name(web())},
+		{"no service", name(Steered{Choice: Choice{Members: []Member{fra}}})},
+		{"unknown site", name(web(Member{Site: "frankfurt", Addresses: at(1)}))},
+		{"unknown service", name(web(Member{Site: "fra", Service: "mail", Addresses: at(1)}))},
+		{"nothing given", name(web(Member{Site: "fra"}))},
+		{"two things given", name(web(Member{Site: "fra", Addresses: at(1), CNAME: "x.example.net"}))},
+		{"twice", name(web(fra, fra))},
+		{"no name", name(web(Member{Addresses: at(1)}))},
+		{"unknown pool", name(web(Member{Pool: "eu"}))},
+		{"methods", name(Steered{Choice: Choice{Service: "web", Members: []Member{fra}, Methods: []string{"best", "ratio", "topology", "ratio"}}})},
+		{"numbers", name(Steered{TTL: 1500 * time.Millisecond, Choice: Choice{Service: "web", MinUp: 2, Trickle: 60, Members: []Member{{Site: "fra", Addresses: at(1), Weight: new(-1), At: []float64{91, 0}, Serves: []string{"DE", "country:de", "asn:0"}}}}})},
+		{"addresses", name(web(Member{Site: "fra", Addresses: []netip.Addr{netip.IPv4Unspecified(), netip.MustParseAddr("::ffff:192.0.2.1"), netip.MustParseAddr("fe80::1")}}))},
+		{"fallback", name(Steered{Choice: Choice{Service: "web", Members: []Member{fra}, Fallback: []string{"192.0.2.9", "sorry.example.net"}}})},
+		{"outside", name(Steered{Name: "www.example.org.", Choice: Choice{Service: "web", Members: []Member{fra}}})},
+		{"windows", name(Steered{Choice: Choice{Service: "web", Members: []Member{fra}}, Windows: []Window{{}, {From: time.Unix(10, 0), To: time.Unix(5, 0)}}})},
+		{"beside records", Placement{Zones: []Zone{{Name: "example.com", NS: []string{"ns.example.net."}, Records: []string{"www A 192.0.2.1", "cdn TXT x", "sub NS ns.example.net.", "al CNAME x.example.net."}, Names: []Steered{
+			{Name: "www", Choice: Choice{Service: "web", Members: []Member{fra}}},
+			{Name: "cdn", Choice: Choice{Members: []Member{{Name: "a", CNAME: "a.example.net"}}}},
+			{Name: "x.sub", Choice: Choice{Service: "web", Members: []Member{fra}}},
+			{Name: "al", Choice: Choice{Service: "web", Members: []Member{fra}}},
+			{Name: "@", Choice: Choice{Members: []Member{{Name: "a", CNAME: "a.example.net"}}}},
+			{Name: "www", Choice: Choice{Service: "web", Members: []Member{fra}}},
+		}}}}},
+		{"all of aliases", name(Steered{Choice: Choice{Methods: []string{"all"}, Members: []Member{{Name: "a", CNAME: "a.example.net"}}}})},
+		{"pools in a ring", func() Placement {
+			p := name(web(Member{Pool: "a"}))
+			p.Pools = []Pool{{Name: "a", Choice: Choice{Members: []Member{{Pool: "b"}}}}, {Name: "b", Choice: Choice{Members: []Member{{Pool: "a"}}}}, {Name: "a", Choice: Choice{Members: []Member{fra}}}, {Name: "A!"}}
+			return p
+		}()},
+		{"maps", func() Placement {
+			p := name(web(fra))
+			p.Maps = []MapFile{{"geo", "geo.mmdb"}, {"geo", "/x"}, {"", "/y"}}
+			return p
+		}()},
+	} {
+		p, ps := NewPolicy(1, c.set, Known{Sites: []string{"fra", "ams"}, Services: []string{"web"}})
+		if p != nil {
+			t.Errorf("%s: taken", c.name)
+		}
+		fmt.Fprintf(&out, "# %s\n%s\n\n", c.name, strings.Join(texts(ps), "\n"))
+	}
+	golden(t, "steering-problems.txt", out.String())
+}
+
+// BenchmarkTable compiles 10,000 steered names by a state in which one site changed.
+func BenchmarkTable(b *testing.B) {
+	z := Zone{Name: "example.com", NS: []string{"ns.example.net."}}
+	for i := range 10_000 {
+		z.Names = append(z.Names, Steered{Name: fmt.Sprintf("n%d", i), Choice: Choice{Service: "web", Methods: []string{"topology", "ratio"}, Members: sites("fra", "ams", "iad")}})
+	}
+	p, ps := NewPolicy(1, Placement{Zones: []Zone{z}}, Known{})
+	if len(ps) > 0 {
+		b.Fatal(ps[0])
+	}
+	down := state("fra down")
+	defer processorTime(b)()
+	for b.Loop() {
+		p.Table(1, nil, down)
+	}
+}

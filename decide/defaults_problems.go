@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Problem is one thing in a table that cannot be meant.
@@ -17,7 +18,12 @@ type Problem struct {
 	Text string
 }
 
-func (p Problem) String() string { return p.Path + ": " + p.Text }
+func (p Problem) String() string {
+	if p.Path == "" { // of the whole
+		return p.Text
+	}
+	return p.Path + ": " + p.Text
+}
 
 // Problems finds everything in the table that cannot be meant, in the order of
 // the file. It takes the table as written: zero values stand for their defaults
@@ -29,6 +35,12 @@ func (t Table) Problems() []Problem {
 	c.prefixes()
 	c.guards()
 	c.span("drain_wait", t.DrainWait, 10*time.Minute)
+	switch {
+	case len(t.Source) > MaxSource:
+		c.say("", "the text of the table has %d bytes; the ledger carries %d", len(t.Source), MaxSource)
+	case !utf8.ValidString(t.Source):
+		c.say("", "the text of the table is not UTF-8")
+	}
 	return c.found
 }
 

@@ -191,6 +191,8 @@ func TestProblems(t *testing.T) {
 		{func(t *Table) { t.Guards.PermitTTL = 10 * ms }, "guards.permit_ttl: 10ms is under 1s"},
 		{func(t *Table) { t.Guards.CapacityRed = 200 }, "guards.capacity_red_percent: 200"},
 		{func(t *Table) { t.DrainWait = time.Hour }, "drain_wait: 1h0m0s is out of range"},
+		{func(t *Table) { t.Source = strings.Repeat("#", MaxSource+1) }, "the text of the table has 1048577 bytes; the ledger carries 1048576"},
+		{func(t *Table) { t.Source = "sites: [\xff]" }, "the text of the table is not UTF-8"},
 	} {
 		table := goodTable()
 		tt.change(&table)

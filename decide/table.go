@@ -19,7 +19,14 @@ type Table struct {
 	Guards   Guards   `yaml:"guards" json:"guards"`
 	// DrainWait is how long a draining route carries GSHUT before it is withdrawn; default 3s.
 	DrainWait time.Duration `yaml:"drain_wait" json:"drain_wait_ns"`
+	// Source is the text that says all this, and besides it what only the nodes
+	// need: checks, addresses. It is carried, not read; each node reads it again
+	// and compares. Empty where one node has its own file.
+	Source string `yaml:"-" json:"source,omitempty"`
 }
+
+// MaxSource bounds the text of a table in bytes.
+const MaxSource = 1 << 20
 
 // Place is one site as the table knows it.
 type Place struct {

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/netip"
 	"testing"
@@ -45,6 +46,9 @@ func TestDeltaFollows(t *testing.T) {
 			case rep.From != have.Fence:
 				rt.Fatalf("from %s at %s", rep.From, have.Fence)
 			default:
+				if bytes.Contains(lines[0], []byte("the-text")) {
+					rt.Fatalf("the table's text goes along with a delta: %s", lines[0])
+				}
 				before, _ := json.Marshal(have)
 				next, err := rep.Delta.follow(&have)
 				if err != nil {
@@ -62,7 +66,7 @@ func TestDeltaFollows(t *testing.T) {
 			}
 		}
 		table := policy(sites...)
-		table.Revision = 1
+		table.Revision, table.Source = 1, "the-text: of the table\n"
 		apply(decide.KindGenesis, func(e *decide.Entry) { e.Table, e.Charter = &table, &decide.Charter{Fleet: "test"} })
 		for range rapid.IntRange(1, 40).Draw(rt, "entries") {
 			site := rapid.SampledFrom(sites).Draw(rt, "site")

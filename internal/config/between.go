@@ -34,8 +34,12 @@ func (j *judge) between() {
 	if j.node == nil {
 		return
 	}
+	j.linked()
 	if j.witness() {
 		return
+	}
+	if served && !j.announces() {
+		j.say(j.node, "roles", "names no speaker, and site %s serves what would have to be announced; add speaker, or make the site a witness in %s", n.Site, filepath.Base(j.cfg.TableFile))
 	}
 	if !served && len(f.Services) > 0 && n.Site != "" && j.node.allSound("site") && j.table.allSound("sites", "services") {
 		j.say(j.table, "services", "none of them is served by this node's site %s, so it would announce nothing", n.Site)

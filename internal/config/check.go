@@ -59,7 +59,7 @@ func isTable(file string, src []byte) bool {
 
 // alone judges a fleet.yaml without a node.
 func alone(file string, src []byte) (Fleet, Problems) {
-	var f Fleet
+	f := Fleet{Source: string(src)}
 	r := newReader(file)
 	ps := r.read(src, &f)
 	if len(r.marks) == 0 {
@@ -120,3 +120,6 @@ func LoadTable(file string) (Fleet, Problems) {
 	}
 	return alone(file, src)
 }
+
+// ParseTable is LoadTable for a text that is called file in problems.
+func ParseTable(file string, src []byte) (Fleet, Problems) { return alone(file, src) }

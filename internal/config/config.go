@@ -26,6 +26,15 @@ type Config struct {
 	// secrets are digests of the passwords by neighbour, from either place, where
 	// they could be read, so that a reload notices another one.
 	secrets map[string][sha256.Size]byte
+	// origin is what node.yaml was read from, to read it once more beside a table.
+	origin origin
+	// left are the services of a committed table that this node leaves out.
+	left map[string]bool
+}
+
+type origin struct {
+	loading loading
+	src     []byte
 }
 
 // Options says what to load.
@@ -61,21 +70,38 @@ type loading struct {
 	env   []string
 	// open reads the file that `table:` names.
 	open func(string) ([]byte, Problems)
+	// committed is the text of the table in force, instead of any file's.
+	committed *string
 }
 
 // node runs it for the bytes of node.yaml.
 func (l loading) node(file string, src []byte) (*Config, Problems) {
+	cfg, ps := l.judged(file, src)
+	if ps.Fatal() > 0 {
+		return nil, ps
+	}
+	return cfg, ps
+}
+
+// judged is node, with what there is in spite of problems.
+func (l loading) judged(file string, src []byte) (*Config, Problems) {
 	r := newReader(file)
-	cfg := &Config{File: file, Node: newNode()}
+	cfg := &Config{File: file, Node: newNode(), origin: origin{l, src}}
 	ps := r.read(src, &cfg.Node)
 	if len(r.marks) == 0 {
-		return nil, ps
+		return cfg, ps
 	}
 	ps = append(ps, overlay(&cfg.Node, r, l.flags, l.env)...)
 	cfg.Node.settle()
 
 	j := &judge{node: r, table: r, cfg: cfg, known: true}
-	if cfg.Node.Table != "" {
+	switch {
+	case l.committed != nil:
+		cfg.TableFile = committedFile
+		j.table = newReader(cfg.TableFile)
+		ps = append(ps, j.table.read([]byte(*l.committed), &cfg.Fleet)...)
+		j.known = len(j.table.marks) > 0
+	case cfg.Node.Table != "":
 		cfg.TableFile = cfg.Node.Table
 		if written := r.marks["table"].node != nil; written && !filepath.IsAbs(cfg.TableFile) {
 			cfg.TableFile = filepath.Join(filepath.Dir(file), cfg.TableFile)
@@ -88,7 +114,9 @@ func (l loading) node(file string, src []byte) (*Config, Problems) {
 			ps = append(ps, j.table.read(src, &cfg.Fleet)...)
 			j.known = len(j.table.marks) > 0
 		}
-	} else {
+	case cfg.Node.Mode == "fleet": // the ledger has it
+		j.known = false
+	default:
 		n := cfg.Node
 		cfg.Fleet = Fleet{Services: n.Services, Prefixes: n.Prefixes, Guards: n.Guards, DrainWait: n.DrainWait}
 		if n.Site != "" {
@@ -96,10 +124,7 @@ func (l loading) node(file string, src []byte) (*Config, Problems) {
 		}
 	}
 	j.whole()
-	if ps = append(ps, j.problems...).sorted(); ps.Fatal() > 0 {
-		return nil, ps
-	}
-	return cfg, ps
+	return cfg, append(ps, j.problems...).sorted()
 }
 
 // Table is the policy that the machines take.
@@ -112,17 +137,17 @@ func (c *Config) Probes(site, vantage string) []probe.Service {
 	if site != vantage && !slices.Contains(c.Table().Vantages(site), vantage) {
 		return nil
 	}
-	return c.Fleet.probes(site, vantage)
+	return c.probes(site, vantage)
 }
 
 // Looks is all that the vantage looks at: its own services, those of every site
 // that it is a vantage of, and the controls that say whether it can be believed.
 func (c *Config) Looks(vantage string) []probe.Service {
-	out := c.Fleet.probes(vantage, vantage)
+	out := c.probes(vantage, vantage)
 	table := c.Table()
 	for _, s := range c.Fleet.Sites {
 		if s.Name != vantage && !s.Witness && slices.Contains(table.Vantages(s.Name), vantage) {
-			out = append(out, c.Fleet.probes(s.Name, vantage)...)
+			out = append(out, c.probes(s.Name, vantage)...)
 		}
 	}
 	if c.Fleet.Controls != nil && len(c.Fleet.Sites) > 1 {
@@ -132,11 +157,11 @@ func (c *Config) Looks(vantage string) []probe.Service {
 }
 
 // probes are those of the services that the site serves, as the vantage looks at them.
-func (f Fleet) probes(site, vantage string) []probe.Service {
-	subject, _ := f.site(site)
+func (c *Config) probes(site, vantage string) []probe.Service {
+	subject, _ := c.Fleet.site(site)
 	var out []probe.Service
-	for _, s := range f.Services {
-		if !f.serves(site, s.Service) {
+	for _, s := range c.Fleet.Services {
+		if !c.Fleet.serves(site, s.Service) || site == vantage && c.left[s.Name] {
 			continue
 		}
 		p := probe.Service{Name: s.Name, Subject: site, Vantage: vantage}
@@ -162,7 +187,7 @@ func (f Fleet) probes(site, vantage string) []probe.Service {
 func (c *Config) VIPs() []netip.Prefix {
 	var out []netip.Prefix
 	for _, s := range c.Fleet.Services {
-		if c.Fleet.serves(c.Node.Site, s.Service) {
+		if c.Fleet.serves(c.Node.Site, s.Service) && !c.left[s.Name] {
 			out = append(out, s.Addresses()...)
 		}
 	}

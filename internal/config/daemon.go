@@ -147,7 +147,10 @@ func (j *judge) word(path, got string, allowed ...string) {
 // source judges where the services come from.
 func (j *judge) source() {
 	n, r := &j.cfg.Node, j.node
-	if n.Table == "" {
+	if j.table == j.node {
+		if n.Mode == "fleet" && j.announces() && r.wrote("bgp") && len(n.BGP.Allow) == 0 {
+			j.say(r, "bgp.allow", "is missing; the table comes from the fleet's ledger, and node.yaml itself says what this node may ever announce")
+		}
 		return
 	}
 	for _, key := range []string{"services", "prefixes", "guards", "drain_wait"} {
@@ -155,7 +158,7 @@ func (j *judge) source() {
 			j.say(r, key, "stands in %s already, which table: names; write it in one of the two", filepath.Base(j.cfg.TableFile))
 		}
 	}
-	if len(n.BGP.Allow) == 0 && !j.witness() {
+	if len(n.BGP.Allow) == 0 && j.announces() {
 		j.say(r, "bgp.allow", "is missing; with table:, node.yaml itself says what this node may ever announce")
 	}
 	if !j.known {

@@ -28,6 +28,8 @@ type Fleet struct {
 	dnsfallback.Placement `yaml:",inline"`
 	// DrainWait is how long a draining route carries GSHUT before it is withdrawn; default 3s.
 	DrainWait time.Duration `yaml:"drain_wait"`
+	// Source is the text that this was read from, where it was a file of its own.
+	Source string `yaml:"-"`
 }
 
 // Site is one site of the table, and where the others look at it.
@@ -90,6 +92,7 @@ func (f Fleet) Table() decide.Table {
 		Prefixes:  f.Prefixes,
 		Guards:    f.Guards,
 		DrainWait: f.DrainWait,
+		Source:    f.Source,
 	}
 	for _, s := range f.Sites {
 		t.Sites = append(t.Sites, s.Place)

@@ -133,13 +133,6 @@ func inside(path, base string) bool {
 // whole judges node.yaml with its table.
 func (j *judge) whole() {
 	j.daemon()
-	if j.votesOnly() {
-		return
-	}
-	if n := j.cfg.Node; n.Mode == "fleet" && n.Table == "" {
-		j.say(j.node, "table", "is missing; in mode: fleet it names the fleet.yaml that all sites share, with the services")
-		j.known = false
-	}
 	j.source()
 	if j.known {
 		j.fleet()
@@ -283,6 +276,8 @@ func (j *judge) network() {
 	n, r := &j.cfg.Node, j.node
 	if j.witness() {
 		j.noRouters()
+	}
+	if !j.announces() {
 		return
 	}
 	if len(n.BGP.Allow) == 0 && j.table == j.node {

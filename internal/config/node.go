@@ -27,6 +27,7 @@ type Node struct {
 
 	// Table is the path of fleet.yaml, relative to node.yaml where that names it.
 	// A solo node may write Services, Prefixes, Guards and DrainWait here instead.
+	// With mode fleet the ledger's table is in force, and this one is only judged.
 	Table     string          `yaml:"table" layer:"path of fleet.yaml"`
 	Services  []Service       `yaml:"services"`
 	Prefixes  []decide.Prefix `yaml:"prefixes"`
@@ -45,8 +46,11 @@ type Node struct {
 	// with to other nodes. Both are for mode fleet.
 	Ledger Ledger `yaml:"ledger"`
 	TLS    TLS    `yaml:"tls"`
+	// Mesh is where other nodes tell this one what they see of its site; for mode fleet.
+	Mesh Mesh `yaml:"mesh"`
 
 	// Roles that `steadycast run` starts: speaker, agent (default both), ledger.
+	// A node of a fleet without a speaker is a witness.
 	Roles []string `yaml:"roles"`
 	// StateDir keeps what must survive a restart; default /var/lib/steadycast.
 	StateDir string `yaml:"state_dir" layer:"directory of what must survive a restart"`
@@ -101,6 +105,16 @@ type LedgerPeer struct {
 	// FailureDomain is what it shares its fate with: a power feed, an uplink, a
 	// provider. No two voters may share one.
 	FailureDomain string `yaml:"failure_domain"`
+	// Mesh is where it hears, in its own process, what every node sees, and passes
+	// on what has no direct way: an IP literal and a port. All voters have one.
+	Mesh string `yaml:"mesh"`
+}
+
+// Mesh is this node's end of the links between nodes.
+type Mesh struct {
+	// Listen is an IP literal and a port. Others call the address that the table
+	// gives this node (sites[].nodes).
+	Listen string `yaml:"listen"`
 }
 
 // TLS is where a node's certificate and keys are.

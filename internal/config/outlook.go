@@ -242,6 +242,23 @@ func (j *judge) controls() {
 	}
 }
 
+// linked judges whether the others can tell this node what they see of its site.
+func (j *judge) linked() {
+	n := j.cfg.Node
+	i := slices.IndexFunc(j.cfg.Fleet.Sites, func(s Site) bool { return s.Name == n.Site })
+	if n.Mode != "fleet" || i < 0 || j.witness() || !slices.Contains(n.Roles, "agent") {
+		return
+	}
+	at := fmt.Sprintf("sites[%d].nodes", i)
+	nodes := j.cfg.Fleet.Sites[i].Nodes
+	if !slices.ContainsFunc(nodes, func(x decide.Node) bool { return x.Name == n.Node }) {
+		j.say(j.table, at, "does not name %s, so nobody would tell it what they see of %s: add {name: %s, mesh: ADDRESS:PORT}", n.Node, n.Site, n.Node)
+	}
+	if len(nodes) > 1 {
+		j.say(j.table, at+"[1]", "is a second node of %s; in this version one node judges and announces a site", n.Site)
+	}
+}
+
 // quorum names the sites that too few others could ever judge.
 func (j *judge) quorum() {
 	table := j.cfg.Fleet.Table()

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// votesOnly reports whether a node does nothing but vote. It needs no services
-// and no routers; where they are written all the same, they are judged.
-func (j *judge) votesOnly() bool {
+// announces reports whether this node speaks to routers. A fleet's node without a
+// speaker is a witness's, or does nothing but vote: it needs no routers; where they
+// are written all the same, they are judged.
+func (j *judge) announces() bool {
 	n := j.cfg.Node
-	return n.Mode == "fleet" && slices.Equal(n.Roles, []string{"ledger"}) &&
-		!slices.ContainsFunc([]string{"table", "services", "bgp"}, j.node.wrote)
+	return n.Mode != "fleet" || !j.witness() && (slices.Contains(n.Roles, "speaker") || j.node.wrote("bgp"))
 }
 
 // witness reports whether this node's site announces nothing: it only looks at
@@ -45,6 +45,9 @@ func (j *judge) voters() {
 		if len(n.Ledger.Peers) > 0 {
 			j.say(r, "ledger.peers", "is for mode: fleet; a solo node has a ledger of its own")
 		}
+		if r.wrote("mesh.listen") {
+			j.say(r, "mesh.listen", "is for mode: fleet; a solo node is told nothing by others")
+		}
 		if i := slices.Index(n.Roles, "ledger"); i >= 0 {
 			j.say(r, fmt.Sprintf("roles[%d]", i), "ledger is for mode: fleet; a solo node keeps its ledger in the agent")
 		}
@@ -52,6 +55,14 @@ func (j *judge) voters() {
 	}
 	if n.Mode != "fleet" {
 		return
+	}
+	for _, key := range []string{"services", "prefixes", "guards", "drain_wait"} {
+		if r.wrote(key) {
+			j.say(r, key, "is for mode: solo; a fleet's table is in its ledger: write fleet.yaml, and give it with steadycast ledger init")
+		}
+	}
+	if slices.Contains(n.Roles, "agent") {
+		j.literal("mesh.listen", n.Mesh.Listen, false)
 	}
 	if !filepath.IsAbs(n.TLS.Dir) {
 		j.say(r, "tls.dir", "%q is not an absolute path", brief(n.TLS.Dir))
@@ -65,6 +76,7 @@ func (j *judge) voters() {
 	for i := range n.Ledger.Peers {
 		j.voter(i)
 	}
+	j.relays()
 	if !slices.Contains(n.Roles, "ledger") {
 		return
 	}
@@ -90,6 +102,40 @@ func (j *judge) voter(i int) {
 			j.say(r, at+".node", "%q stands here twice; name each voter once", brief(p.Node))
 		case p.Address != "" && q.Address == p.Address:
 			j.say(r, at+".address", "%q is the address of ledger.peers[%d] already", brief(p.Address), k)
+		}
+	}
+}
+
+// relays judges where voters hear the other nodes. A leader that does not hear
+// a vantage cannot hold a request against what that saw.
+func (j *judge) relays() {
+	n, r := &j.cfg.Node, j.node
+	with := 0
+	for _, p := range n.Ledger.Peers {
+		if p.Mesh != "" {
+			with++
+		}
+	}
+	if with == 0 {
+		if len(n.Ledger.Peers) > 0 {
+			j.warn(r, "ledger.peers", "none has mesh:, so no voter hears what the nodes see: requests are believed as they come, and nothing is passed on where a direct way is down")
+		}
+		return
+	}
+	for i, p := range n.Ledger.Peers {
+		at := fmt.Sprintf("ledger.peers[%d]", i)
+		if p.Mesh == "" {
+			j.say(r, at, "has no mesh:, and others have; who leads must hear what the nodes see: give each voter one")
+			continue
+		}
+		j.literal(at+".mesh", p.Mesh, true)
+		for k, q := range n.Ledger.Peers {
+			if p.Mesh == q.Address || k < i && p.Mesh == q.Mesh {
+				j.say(r, at+".mesh", "%q is an address of ledger.peers[%d] already", brief(p.Mesh), k)
+			}
+		}
+		if p.Node == n.Node && p.Mesh == n.Mesh.Listen {
+			j.say(r, at+".mesh", "%q is where the agent listens (mesh.listen); the voter is a process of its own", brief(p.Mesh))
 		}
 	}
 }

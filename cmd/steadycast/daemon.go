@@ -4,15 +4,19 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/steadycast/steadycast/bgp"
 	"github.com/steadycast/steadycast/internal/agent"
 	"github.com/steadycast/steadycast/internal/config"
+	"github.com/steadycast/steadycast/internal/pki"
 	"github.com/steadycast/steadycast/internal/role"
 	"github.com/steadycast/steadycast/internal/speaker"
+	"github.com/steadycast/steadycast/internal/voter"
 )
 
 const defaultConfig = "/etc/steadycast/node.yaml"
@@ -52,6 +56,16 @@ func (l loader) first(name string) (*config.Config, *slog.Logger, func(), error)
 		log.Warn("configuration", "problem", line)
 	}
 	return cfg, log, flush, nil
+}
+
+// credentials are what this node proves itself with to others. Each role keeps the
+// floor of its clock in a file of its own.
+func credentials(cfg *config.Config, role string, log *slog.Logger) (*pki.Credentials, error) {
+	n := cfg.Node
+	return pki.Open(pki.Settings{
+		Dir: n.TLS.Dir, Fleet: n.Fleet, Site: n.Site, Node: n.Node, Clock: filepath.Join(n.StateDir, role+"-clock"),
+		Refused: func(from net.Addr, err error) { log.Warn("a node is turned away", "from", from, "why", err) },
+	})
 }
 
 func newSpeakerCommand(*cli) *cobra.Command {
@@ -102,8 +116,15 @@ or killing it moves no route: the speaker keeps what it was told.
 				return err
 			}
 			defer flush()
+			opts := agent.DaemonOptions{Config: cfg, Load: load, Logger: log, Version: buildVersion()}
+			if cfg.Node.Mode == "fleet" {
+				if opts.Credentials, err = credentials(cfg, "agent", log); err != nil {
+					return err
+				}
+				opts.LedgerTLS = voter.TLS(opts.Credentials)
+			}
 			return role.Run(cmd.Context(), role.Spec{Name: "agent", Logger: log}, func(ctx context.Context, p *role.Process) error {
-				return agent.Daemon(ctx, p, agent.DaemonOptions{Config: cfg, Load: load, Logger: log, Version: buildVersion()})
+				return agent.Daemon(ctx, p, opts)
 			})
 		})
 }

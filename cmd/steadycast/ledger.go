@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -18,7 +17,6 @@ import (
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/internal/config"
 	"github.com/steadycast/steadycast/internal/ledger"
-	"github.com/steadycast/steadycast/internal/pki"
 	"github.com/steadycast/steadycast/internal/role"
 	"github.com/steadycast/steadycast/internal/voter"
 )
@@ -64,10 +62,7 @@ func voterOptions(cfg *config.Config, log *slog.Logger) (ledger.VoterOptions, er
 	if n.Mode != "fleet" {
 		return ledger.VoterOptions{}, usageError(fmt.Errorf("%s says mode: %s; a voter needs mode: fleet, with ledger.peers", cfg.File, n.Mode))
 	}
-	creds, err := pki.Open(pki.Settings{
-		Dir: n.TLS.Dir, Fleet: n.Fleet, Site: n.Site, Node: n.Node, Clock: filepath.Join(n.StateDir, "clock"),
-		Refused: func(from net.Addr, err error) { log.Warn("a node is turned away", "from", from, "why", err) },
-	})
+	creds, err := credentials(cfg, "ledger", log)
 	if err != nil {
 		return ledger.VoterOptions{}, err
 	}

@@ -74,6 +74,8 @@ type Plan struct {
 	// Outside are the views that may contradict a proof; see outside.go.
 	Outside []probe.Check
 	Config  api.Config
+	// Alarms say what of the table cannot be carried out here, and is left out.
+	Alarms []string
 }
 
 // Agent is one site's judge. All fields above the line belong to the goroutine

@@ -48,6 +48,7 @@ func (a *Agent) awake(ctx context.Context) error {
 	if v := a.o.Ledger.View(); a.o.Derive != nil && v.Fence.Epoch > 0 { // remembered from before
 		if plan, err := a.o.Derive(v.Table); err == nil {
 			a.edition = editionOf(v)
+			plan = a.fitting(plan)
 			a.plan.Store(&plan)
 		}
 	}

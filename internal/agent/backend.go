@@ -37,7 +37,7 @@ func (b *Backend) Snapshot() *api.Snapshot {
 	}
 	s := *first
 	s.At = time.Now()
-	s.View = b.Ledger.View()
+	s.View = shown(b.Ledger.View())
 	if len(b.Agents) == 1 {
 		return &s
 	}
@@ -196,8 +196,8 @@ func (a *Agent) blank() *api.Snapshot {
 		At: time.Now(), Started: a.start, Config: a.plan.Load().Config, Sites: []api.Site{}}
 }
 
-// Reload gives the agent a new plan: whole, in one turn of its loop. The ledger
-// is told the new table first, since the machine follows what is committed.
+// Reload gives the agent of a solo node a new plan: whole, in one turn of its loop.
+// The ledger is told the new table first, since the machine follows what is committed.
 func (a *Agent) Reload(ctx context.Context, p Plan, actor string) error {
 	for _, s := range a.withVIPs(p) { // nothing is committed that could not be carried out
 		for _, c := range s.Checks {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/ledger"
 	"github.com/steadycast/steadycast/internal/speaker"
+	"github.com/steadycast/steadycast/probe"
 )
 
 // In a fleet the policy comes from the ledger: each node makes its own plan of
@@ -45,7 +47,7 @@ func (a *Agent) committed() {
 func (a *Agent) follow(t decide.Table) {
 	p, err := a.o.Derive(t)
 	if err == nil {
-		err = a.use(p)
+		err = a.use(a.fitting(p))
 	}
 	a.tellPeers(t)
 	if err != nil {
@@ -55,6 +57,27 @@ func (a *Agent) follow(t decide.Table) {
 	}
 	a.unfit = ""
 	a.say(steadycast.Event{Kind: steadycast.EventConfig, Reason: fmt.Sprintf("revision %d of the table is in force here", t.Revision)})
+}
+
+// fitting is a plan without the services whose checks cannot be made on this
+// host, for want of a file say: one that is missing must not blind a node for the rest.
+func (a *Agent) fitting(p Plan) Plan {
+	p.Alarms = slices.Clone(p.Alarms)
+	p.Probes = slices.DeleteFunc(slices.Clone(p.Probes), func(s probe.Service) bool {
+		for _, c := range s.Checks {
+			if _, err := probe.Compile(c, a.env()); err != nil {
+				p.Alarms = append(p.Alarms, fmt.Sprintf("%s of %s is not looked at from here: %v", s.Name, s.Subject, err))
+				return true
+			}
+		}
+		return false
+	})
+	for _, text := range p.Alarms {
+		if !slices.Contains(a.plan.Load().Alarms, text) {
+			a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: text})
+		}
+	}
+	return p
 }
 
 // use makes a plan the one in force, in one turn of the owner.
@@ -73,11 +96,30 @@ func (a *Agent) tellPeers(t decide.Table) {
 	if a.link == nil {
 		return
 	}
+	a.link.SetDigest(digestOf(t, a.o.Site))
 	a.unlinked = ""
 	if err := a.link.SetPeers(readers(t, a.o.Site, a.o.Voters)); err != nil {
 		a.unlinked = fmt.Sprintf("the links to other nodes stay as they were: %v", err)
 		a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: a.unlinked})
 	}
+}
+
+// rederive makes plans anew from another node.yaml, at once and from now on.
+func (a *Agent) rederive(ctx context.Context, derive func(decide.Table) (Plan, error)) error {
+	var failed error
+	err := a.do(ctx, func() {
+		var p Plan
+		v := a.o.Ledger.View()
+		if v.Fence.Epoch > 0 {
+			if p, failed = derive(v.Table); failed == nil {
+				failed = a.use(a.fitting(p))
+			}
+		}
+		if failed == nil {
+			a.o.Derive, a.unfit = derive, ""
+		}
+	})
+	return errors.Join(err, failed)
 }
 
 // remote is a ledger in other processes, whose calls fail while a leader is

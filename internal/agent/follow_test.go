@@ -85,6 +85,7 @@ type port struct {
 
 func (p port) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (p port) Peers() mesh.Status            { return mesh.Status{} }
+func (p port) SetDigest(time.Duration)       {}
 
 func (p port) SetPeers(peers []mesh.Peer) error {
 	p.f.mu.Lock()

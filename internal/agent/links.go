@@ -22,6 +22,8 @@ type Mesh interface {
 	// SetPeers sets the whole of whom this node tells. A bad peer is an error, and
 	// then nothing changes.
 	SetPeers([]mesh.Peer) error
+	// SetDigest sets how often the voters are told the newest of everything.
+	SetDigest(time.Duration)
 	// Peers is how the links stand.
 	Peers() mesh.Status
 }
@@ -90,6 +92,25 @@ func readers(t decide.Table, site string, voters []mesh.Peer) []mesh.Peer {
 		out = append(out, v)
 	}
 	return out
+}
+
+// digestOf is how often a site tells the voters the newest of everything: as often
+// as its rounds in a small fleet, so that a leader can hold a request against what
+// all others see; seldom in a large one, where a voter hears thousands of words.
+func digestOf(t decide.Table, site string) time.Duration {
+	lines := 0
+	t = t.WithDefaults()
+	for _, p := range t.Sites {
+		if p.Name == site || slices.Contains(t.Vantages(p.Name), site) {
+			for _, s := range t.Services {
+				if slices.Contains(s.Sites, p.Name) {
+					lines++
+				}
+			}
+		}
+	}
+	const each = time.Millisecond // so that a voter hears about a thousand words a second
+	return min(max(time.Duration(len(t.Sites)*lines)*each, time.Second), mesh.DefaultDigest)
 }
 
 // siteOf is the site that a node is of; "" where the table does not say.

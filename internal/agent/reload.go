@@ -42,7 +42,12 @@ func (d *daemon) reload(ctx context.Context, who string, dryRun bool) (api.Reloa
 		d.agent.o.Logger.Warn("configuration", "problem", line)
 	}
 	out := api.Reload{DryRun: dryRun, Hash: next.Hash()}
-	changes := config.Diff(d.cfg, next)
+	fleet := next.Node.Mode == "fleet"
+	old, new := d.cfg, next
+	if fleet {
+		old, new = old.Own(), new.Own()
+	}
+	changes := config.Diff(old, new)
 	for _, c := range changes {
 		out.Changes = append(out.Changes, c.String())
 	}
@@ -64,7 +69,12 @@ func (d *daemon) reload(ctx context.Context, who string, dryRun bool) (api.Reloa
 		}
 		return out, d.agent.reloadWorked(ctx)
 	}
-	if err := d.agent.Reload(ctx, planOf(next), who); err != nil {
+	if fleet {
+		err = d.agent.rederive(ctx, derive(next, d.agent.o.Logger))
+	} else {
+		err = d.agent.Reload(ctx, planOf(next), who)
+	}
+	if err != nil {
 		d.agent.reloadFailed(err.Error())
 		return out, err
 	}

@@ -6,15 +6,20 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/api"
 	"github.com/steadycast/steadycast/internal/config"
 	"github.com/steadycast/steadycast/internal/ledger"
+	"github.com/steadycast/steadycast/internal/mesh"
 	"github.com/steadycast/steadycast/internal/metrics"
+	"github.com/steadycast/steadycast/internal/pki"
 	"github.com/steadycast/steadycast/internal/role"
 	"github.com/steadycast/steadycast/internal/speaker"
 )
@@ -32,46 +37,46 @@ type DaemonOptions struct {
 	Load    func() (*config.Config, config.Problems)
 	Logger  *slog.Logger
 	Version api.Version
+	// Credentials are what the node proves itself with to others, and LedgerTLS what
+	// they are to the ledger; for mode fleet.
+	Credentials *pki.Credentials
+	LedgerTLS   ledger.TLS
 }
 
-// Daemon runs one node's agent as a process: the ledger of a solo node, the
-// judge, the API's socket and the metrics' listener.
+// Daemon runs one node's agent as a process: the ledger of a solo node or the way
+// to the fleet's, the judge, the API's socket and the metrics' listener.
 func Daemon(ctx context.Context, p *role.Process, o DaemonOptions) error {
 	cfg, log, version := o.Config, o.Logger, o.Version
-	if cfg.Node.Mode != "solo" {
-		return fmt.Errorf("mode: %s in %s: an agent decides for one site in this version, with mode: solo", cfg.Node.Mode, cfg.File)
-	}
 	unlock, err := role.Lock(cfg.Node.StateDir, "agent")
 	if err != nil {
 		return err
 	}
 	defer unlock()
 
-	led, err := ledger.Open(filepath.Join(cfg.Node.StateDir, "ledger"), cfg.Table(),
-		ledger.Options{Fleet: cfg.Node.Fleet, Node: cfg.Node.Node, Log: log})
-	if err != nil {
-		return err
-	}
-	defer led.Close()
-
-	if err := commit(ctx, led, cfg.Table(), "config", "read at start from "+cfg.File); err != nil {
-		return err
-	}
-
 	ring := api.NewRing(8192)
-	a, err := New(Options{
+	opts := Options{
 		Site: cfg.Node.Site, Node: cfg.Node.Node, Fleet: cfg.Node.Fleet, Mode: cfg.Node.Mode, Version: version.Version,
-		Plan: planOf(cfg), StateDir: cfg.Node.StateDir, Isolated: cfg.Node.Isolated, Solo: cfg.Node.Mode == "solo",
-		Ledger: led, Events: ring, Logger: log, Jitter: rand.N(maxJitter), Alive: p.Alive, AliveWithin: p.Beat(),
+		StateDir: cfg.Node.StateDir, Isolated: cfg.Node.Isolated,
+		Events: ring, Logger: log, Jitter: rand.N(maxJitter), Alive: p.Alive, AliveWithin: p.Beat(),
 		Speak: func(o speaker.Options) (speaker.Interface, error) {
 			return speaker.Dial(cfg.Node.SpeakerSocket, o), nil
 		},
-	})
+	}
+	join := joinFleet
+	if cfg.Node.Mode == "solo" {
+		join = decideAlone
+	}
+	leave, err := join(ctx, o, &opts)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	a, err := New(opts)
 	if err != nil {
 		return err
 	}
 	d := &daemon{agent: a, cfg: cfg, load: o.Load}
-	backend := &Backend{Agents: []*Agent{a}, Ledger: led, Ring: ring, Reloads: d.reload}
+	backend := &Backend{Agents: []*Agent{a}, Ledger: opts.Ledger, Ring: ring, Reloads: d.reload}
 	p.OnReload(func(ctx context.Context) error {
 		r, err := d.reload(ctx, "SIGHUP", false)
 		if err == nil && len(r.Problems) > 0 {
@@ -110,10 +115,79 @@ func Daemon(ctx context.Context, p *role.Process, o DaemonOptions) error {
 	return err
 }
 
+// decideAlone gives a node a ledger of its own, with the table of its file.
+func decideAlone(ctx context.Context, o DaemonOptions, opts *Options) (leave func(), err error) {
+	cfg := o.Config
+	led, err := ledger.Open(filepath.Join(cfg.Node.StateDir, "ledger"), cfg.Table(),
+		ledger.Options{Fleet: cfg.Node.Fleet, Node: cfg.Node.Node, Log: o.Logger})
+	if err != nil {
+		return nil, err
+	}
+	if err := commit(ctx, led, cfg.Table(), "config", "read at start from "+cfg.File); err != nil {
+		led.Close()
+		return nil, err
+	}
+	opts.Solo, opts.Plan, opts.Ledger = true, planOf(cfg), led
+	return func() { led.Close() }, nil
+}
+
+// joinFleet connects a node with its fleet: the voters, whose table it follows,
+// and the nodes that look at each other.
+func joinFleet(_ context.Context, o DaemonOptions, opts *Options) (leave func(), err error) {
+	n := o.Config.Node
+	if o.Credentials == nil {
+		return nil, fmt.Errorf("mode: fleet needs this node's certificate in %s; steadycast pki issue makes it", n.TLS.Dir)
+	}
+	ln, err := net.Listen("tcp", n.Mesh.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("mesh.listen: %w", err)
+	}
+	c := ledger.ClientOptions{
+		Fleet: n.Fleet, Site: n.Site, Node: n.Node, TLS: o.LedgerTLS, MaxRTT: n.Ledger.MaxRTT,
+		Cache: filepath.Join(n.StateDir, "ledger-view.json"), Log: o.Logger,
+	}
+	for _, v := range n.Ledger.Peers {
+		c.Voters = append(c.Voters, ledger.Peer{Node: v.Node, Address: v.Address, Domain: v.FailureDomain})
+		if v.Mesh != "" { // judged before
+			opts.Voters = append(opts.Voters, mesh.Peer{Name: v.Node + "/ledger", Node: v.Node, Addr: netip.MustParseAddrPort(v.Mesh)})
+		}
+	}
+	led, err := ledger.OpenClient(c)
+	if err != nil {
+		ln.Close()
+		return nil, err
+	}
+	opts.Ledger, opts.Derive, opts.Alarms = led, derive(o.Config, o.Logger), o.Credentials.Alarms
+	opts.Mesh = MeshOver(mesh.Options{Credentials: o.Credentials, Log: o.Logger}, ln)
+	if !slices.Contains(n.Roles, "speaker") {
+		opts.Speak = nil
+	}
+	return func() { led.Close() }, nil
+}
+
+// derive makes plans of committed tables for the node of a configuration.
+func derive(c *config.Config, log *slog.Logger) func(decide.Table) (Plan, error) {
+	return func(t decide.Table) (Plan, error) {
+		next, problems, err := c.With(t)
+		if err != nil {
+			return Plan{}, err
+		}
+		p := planOf(next)
+		for _, x := range problems {
+			if x.Warning {
+				log.Warn("the fleet's table", "problem", x.String())
+			} else {
+				p.Alarms = append(p.Alarms, x.String())
+			}
+		}
+		return p, nil
+	}
+}
+
 // planOf is the part of a configuration that the agent carries out.
 func planOf(c *config.Config) Plan {
 	return Plan{
-		Table: c.Table(), Probes: c.Probes(c.Node.Site, c.Node.Site), VIPs: c.VIPs(), VIPsOf: vipsOf(c),
+		Table: c.Table(), Probes: c.Looks(c.Node.Site), VIPs: c.VIPs(), VIPsOf: vipsOf(c),
 		Outside: c.Node.Outside,
 		Config:  api.Config{Path: c.File, Hash: c.Hash(), LoadedAt: time.Now()},
 	}

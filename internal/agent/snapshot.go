@@ -33,7 +33,7 @@ func (a *Agent) publish() {
 	site.Checks = a.showChecks(wall)
 
 	s := a.blank()
-	s.At, s.View, s.LedgerLost = wall, a.o.Ledger.View(), x.LedgerLost
+	s.At, s.View, s.LedgerLost = wall, shown(a.o.Ledger.View()), x.LedgerLost
 	s.Sites = []api.Site{site}
 	s.Config.Revision, s.Config.LastError = x.Revision, a.reload
 	s.Counts = a.record.snapshot(a.o.Site)
@@ -41,6 +41,13 @@ func (a *Agent) publish() {
 	s.Counts.StateWriteErrors = a.writeErrors.Load()
 	s.Alarms = a.alarms.show(a.standing(x), wall)
 	a.snapshot.Store(s)
+}
+
+// shown is a view without the text of its table, in which there may be passwords:
+// what is not there is not logged, dumped or answered.
+func shown(v decide.View) decide.View {
+	v.Table.Source = ""
+	return v
 }
 
 // troubles says by prefix what is wrong with its services, in the order of the
@@ -169,6 +176,9 @@ func (a *Agent) standing(x decide.Explanation) []api.Alarm {
 	}
 	if a.unfit != "" {
 		add(a.unfit, "steadycast check FILE")
+	}
+	for _, text := range a.plan.Load().Alarms {
+		add(text, "steadycast check FILE")
 	}
 	if a.unlinked != "" {
 		add(a.unlinked, "steadycast check FILE")

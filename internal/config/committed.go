@@ -53,6 +53,14 @@ func (c *Config) With(t decide.Table) (*Config, Problems, error) {
 	return next, found, nil
 }
 
+// Own is what node.yaml says by itself. In a fleet the table is not its to say,
+// even where it names a file to be judged with.
+func (c *Config) Own() *Config {
+	own := *c
+	own.Fleet, own.TableFile = Fleet{}, ""
+	return &own
+}
+
 var inService = regexp.MustCompile(`^services\[(\d+)\]`)
 
 // serviceOf is the service of a committed table that a problem is about.

@@ -11,10 +11,10 @@ import (
 // desk is where a vantage writes: the readers' nonces, and the newest of what it
 // published. Any goroutine may use it; mu guards the fields below it.
 type desk struct {
-	inc   uint64
-	every time.Duration
+	inc uint64
 
-	mu sync.Mutex
+	mu    sync.Mutex
+	every time.Duration
 	// echoes are the nonces of each reader, by whom they came from: "" is the
 	// reader itself, else a voter. They are kept apart, so that a voter that lies
 	// about them spoils nothing but its own.
@@ -103,6 +103,15 @@ func (d *desk) echoLocked(readers []string, t time.Time) map[string][]uint64 {
 		slices.Sort(out[r])
 	}
 	return out
+}
+
+// pace sets how often a digest is due.
+func (d *desk) pace(every time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if every != d.every {
+		d.every, d.next = every, time.Time{}
+	}
 }
 
 // due says that a digest is, and sets the time of the next.

@@ -179,6 +179,15 @@ func (m *Mesh) SetPeers(peers []Peer) error {
 	return nil
 }
 
+// SetDigest sets how often the voters are told the newest of everything; 0 is
+// [DefaultDigest].
+func (m *Mesh) SetDigest(every time.Duration) {
+	if every <= 0 {
+		every = DefaultDigest
+	}
+	m.desk.pace(every)
+}
+
 // start runs a link, once Run has begun. The caller holds mu.
 func (m *Mesh) start(l *link) {
 	if m.ctx == nil || m.ctx.Err() != nil {

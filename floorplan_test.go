@@ -25,15 +25,15 @@ var floorplan = map[string]string{
 
 	"bgp/sink": ".", // a router that only listens; a stranger to the speaker
 
-	"internal/config":  ". decide probe bgp dnsfallback",                      // settings types belong to their users
-	"internal/ledger":  ". decide",                                            // keeps a decide.Fleet and feeds it
-	"internal/role":    ".",                                                   // what every process shares
-	"internal/voter":   ". decide internal/ledger internal/role internal/pki", // one voter's process: room, readiness, who votes
-	"internal/pki":     ". internal/role",                                     // who is who; it writes files as every process does
-	"internal/mesh":    ". internal/pki",                                      // carries what was seen between nodes, and knows who says it
-	"internal/speaker": ". bgp internal/role",                                 // the speaker's process and its client; no decide, no ledger
-	"internal/api":     ". decide",                                            // wire types, server, client
-	"internal/metrics": ". decide internal/api",                               // the only file that names metrics
+	"internal/config":  ". decide probe bgp dnsfallback",                                    // settings types belong to their users
+	"internal/ledger":  ". decide",                                                          // keeps a decide.Fleet and feeds it
+	"internal/role":    ".",                                                                 // what every process shares
+	"internal/voter":   ". decide internal/ledger internal/mesh internal/role internal/pki", // one voter's process: room, readiness, who votes, what it hears
+	"internal/pki":     ". internal/role",                                                   // who is who; it writes files as every process does
+	"internal/mesh":    ". internal/pki",                                                    // carries what was seen between nodes, and knows who says it
+	"internal/speaker": ". bgp internal/role",                                               // the speaker's process and its client; no decide, no ledger
+	"internal/api":     ". decide",                                                          // wire types, server, client
+	"internal/metrics": ". decide internal/api",                                             // the only file that names metrics
 	"internal/agent":   ". decide probe bgp internal/config internal/ledger internal/mesh internal/pki internal/role internal/speaker internal/api internal/metrics",
 
 	"internal/loopback":      "", // gives a test an address of its own; only tests use it

@@ -77,7 +77,7 @@ type unitState struct {
 	Changed Time `json:"changed"`
 	Cool    Time `json:"cool"`
 	// Asked is when a withdrawal was first asked for without a troubled verdict.
-	Asked   Time     `json:"asked"`
+	Asked Time `json:"asked"`
 	// Load is what its site carried when it left last; nil where nobody knew.
 	Load    *int64   `json:"load,omitempty"`
 	Charges []charge `json:"charges,omitempty"` // site budget, oldest first

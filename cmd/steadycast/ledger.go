@@ -44,12 +44,12 @@ what this version does not understand.`,
 			if err != nil {
 				return err
 			}
-			opts.Exit = func(code int) {
+			opts.Voter.Exit = func(code int) {
 				flush()
 				os.Exit(code)
 			}
 			return role.Run(cmd.Context(), role.Spec{Name: "ledger", Logger: log}, func(ctx context.Context, p *role.Process) error {
-				return voter.Run(ctx, p, voter.Options{Voter: opts, Socket: cfg.Node.LedgerSocket, Logger: log})
+				return voter.Run(ctx, p, opts)
 			})
 		})
 	cmd.AddCommand(newLedgerInitCommand(c), newLedgerJoinCommand(c), newLedgerLeaveCommand(c), newLedgerMembersCommand(c), newLedgerRecoverCommand(c))
@@ -57,23 +57,23 @@ what this version does not understand.`,
 }
 
 // voterOptions are a voter's by its node.yaml.
-func voterOptions(cfg *config.Config, log *slog.Logger) (ledger.VoterOptions, error) {
+func voterOptions(cfg *config.Config, log *slog.Logger) (voter.Options, error) {
 	n := cfg.Node
 	if n.Mode != "fleet" {
-		return ledger.VoterOptions{}, usageError(fmt.Errorf("%s says mode: %s; a voter needs mode: fleet, with ledger.peers", cfg.File, n.Mode))
+		return voter.Options{}, usageError(fmt.Errorf("%s says mode: %s; a voter needs mode: fleet, with ledger.peers", cfg.File, n.Mode))
 	}
 	creds, err := credentials(cfg, "ledger", log)
 	if err != nil {
-		return ledger.VoterOptions{}, err
+		return voter.Options{}, err
 	}
-	o := ledger.VoterOptions{
+	o := voter.Options{Socket: n.LedgerSocket, Credentials: creds, Logger: log, Voter: ledger.VoterOptions{
 		Fleet: n.Fleet, Node: n.Node, Dir: filepath.Join(n.StateDir, "voter"), Listen: n.Ledger.Listen,
 		TLS: voter.TLS(creds), MaxRTT: n.Ledger.MaxRTT, Log: log,
-	}
+	}}
 	for _, p := range n.Ledger.Peers {
-		o.Peers = append(o.Peers, ledger.Peer{Node: p.Node, Address: p.Address, Domain: p.FailureDomain})
+		o.Voter.Peers = append(o.Voter.Peers, ledger.Peer{Node: p.Node, Address: p.Address, Domain: p.FailureDomain})
 		if p.Node == n.Node {
-			o.Advertise = p.Address
+			o.Voter.Advertise, o.Mesh = p.Address, p.Mesh
 		}
 	}
 	return o, nil
@@ -309,7 +309,7 @@ were lost and come back are turned away until they join empty.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), ledgerPatience)
 			defer cancel()
-			done, err := ledger.Recover(ctx, opts, actor(), f.reason)
+			done, err := ledger.Recover(ctx, opts.Voter, actor(), f.reason)
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast/internal/ledger"
+	"github.com/steadycast/steadycast/internal/pki"
 	"github.com/steadycast/steadycast/internal/role"
 )
 
@@ -20,7 +21,11 @@ type Options struct {
 	Voter ledger.VoterOptions
 	// Socket is the unix socket for the person on this host.
 	Socket string
-	Logger *slog.Logger
+	// Mesh is the address and port where nodes tell this voter what they see; "" is
+	// nowhere. Credentials are this node's, for it.
+	Mesh        string
+	Credentials *pki.Credentials
+	Logger      *slog.Logger
 }
 
 // Run keeps a voter until the process is told to stop. A leader hands over
@@ -30,6 +35,14 @@ func Run(ctx context.Context, p *role.Process, o Options) error {
 	// the heap for a little time.
 	debug.SetGCPercent(50)
 	o.Voter.Log, o.Voter.Alive = o.Logger, p.Alive
+	e, err := newEar(o)
+	if err != nil {
+		return err
+	}
+	if e != nil {
+		defer e.ln.Close()
+		o.Voter.Verify = e.mesh.Verify
+	}
 	v, err := open(ctx, p, o)
 	if v == nil {
 		return err
@@ -40,17 +53,25 @@ func Run(ctx context.Context, p *role.Process, o Options) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var helpers sync.WaitGroup
+	var deaf chan error
+	if e != nil {
+		deaf = make(chan error, 1)
+		helpers.Go(func() { deaf <- e.run(ctx, v) })
+	}
 	helpers.Go(func() { serveAdmin(ctx, socket, v, o.Logger) })
 	helpers.Go(func() { report(ctx, p, v) })
 	p.OnDump(func() { o.Logger.Info("state", "voter", v.State()) })
 	p.Ready(statusOf(v.State()))
 	select {
 	case <-p.Stopping():
+		err = nil
 	case <-ctx.Done():
+		err = nil
+	case err = <-deaf: // another voter hears better
 	}
 	cancel()
 	helpers.Wait()
-	return v.Close()
+	return errors.Join(err, v.Close())
 }
 
 // open waits for room. A voter that starts on a full disk would be elected and

@@ -107,6 +107,10 @@ func newAgentCommand(*cli) *cobra.Command {
 		`Runs the agent: checks, verdicts, guards, orders, the API and metrics. Stopping
 or killing it moves no route: the speaker keeps what it was told.
 
+With mode: fleet it follows the table and the permits of the fleet's ledger, looks
+at the other sites, and hears what they see of its own. Until there is a table
+it probes and announces nothing. Without the speaker's role it is a witness.
+
   SIGTERM   end; routes stay
   SIGHUP    read the configuration again; a bad file changes nothing
   SIGUSR1   write the state to the log`,

@@ -43,7 +43,6 @@ type edge struct {
 type edgeNode struct {
 	f         *edge
 	site, dir string
-	addr      netip.Addr // its own
 	at        netip.AddrPort
 	router    *sink.Router
 	serving   net.Listener

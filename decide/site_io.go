@@ -134,6 +134,9 @@ func (Note) effect()     {}
 type Beat struct {
 	Site        string `json:"site"`
 	Incarnation uint64 `json:"inc"`
+	// Seq counts the beats of one incarnation, so that one that was long on its way
+	// never replaces a newer one. Who sends counts.
+	Seq uint64 `json:"seq,omitempty"`
 	// Announcing are the units that are wanted and that at least one established
 	// peer was sent, in order of prefix.
 	Announcing []steadycast.Unit `json:"announcing,omitempty"`
@@ -143,4 +146,9 @@ type Beat struct {
 	DeadThrough steadycast.RequestID `json:"dead_through,omitzero"`
 	// Load is what the site carries, and how old the figure is; nil where it is not known.
 	Load *Load `json:"load,omitempty"`
+}
+
+// Before reports whether the site said b before a.
+func (b Beat) Before(a Beat) bool {
+	return b.Incarnation < a.Incarnation || b.Incarnation == a.Incarnation && b.Seq < a.Seq
 }

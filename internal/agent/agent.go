@@ -101,8 +101,9 @@ type Agent struct {
 	unfit   string  // why it cannot be carried out here
 	// unlinked is why whom this node tells is not what the table says.
 	unlinked   string
-	ledgerLost bool // a remote ledger was not heard for long
-	dirty      bool // something is worth showing before the next beat
+	ledgerLost bool   // a remote ledger was not heard for long
+	beats      uint64 // so far
+	dirty      bool   // something is worth showing before the next beat
 	alarms     alarms
 
 	// ── shared ──
@@ -390,9 +391,13 @@ func (a *Agent) prefixes() []netip.Prefix {
 
 // beat tells the ledger what is so, once a second and after each change of it.
 func (a *Agent) beat() {
-	if a.o.Speak != nil { // who announces nothing has nothing to say
-		a.o.Ledger.Beat(a.site.Beat())
+	if a.o.Speak == nil {
+		return // who announces nothing has nothing to say
 	}
+	b := a.site.Beat()
+	a.beats++
+	b.Seq = a.beats
+	a.o.Ledger.Beat(b)
 }
 
 // heard and unheard are called by the speaker's connection.

@@ -161,19 +161,22 @@ func (c *Client) Beat(b decide.Beat) {
 	}
 }
 
-// beater carries beats to one voter: the newest, one at a time.
+// beater carries beats to one voter: the newest, one at a time. Each echoes the
+// nonce of the voter that was known when it was made, and counts as old as that;
+// the first to a voter's process echoes none, and only brings one.
 type beater struct {
 	link     *link
 	patience time.Duration
 	wake     chan struct{}
 
-	mu   sync.Mutex
-	next *decide.Beat
+	mu    sync.Mutex
+	next  beatCall
+	nonce string
 }
 
 func (x *beater) put(b decide.Beat) {
 	x.mu.Lock()
-	x.next = &b
+	x.next = beatCall{b, x.nonce}
 	x.mu.Unlock()
 	select {
 	case x.wake <- struct{}{}:
@@ -182,7 +185,6 @@ func (x *beater) put(b decide.Beat) {
 }
 
 func (x *beater) run(ctx context.Context) {
-	nonce := ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -190,19 +192,16 @@ func (x *beater) run(ctx context.Context) {
 		case <-x.wake:
 		}
 		x.mu.Lock()
-		b := *x.next
+		b := x.next
 		x.mu.Unlock()
-		for range 2 { // a beat without a good nonce brings one, and goes again with it
-			call, cancel := context.WithTimeout(ctx, x.patience)
-			var r beatReply
-			err := x.link.call(call, pathBeat, nil, beatCall{b, nonce}, &r)
-			cancel()
-			if err != nil {
-				break // the next one is due in a second
-			}
-			if nonce = r.Nonce; r.Counted {
-				break
-			}
+		call, cancel := context.WithTimeout(ctx, x.patience)
+		var r beatReply
+		err := x.link.call(call, pathBeat, nil, b, &r)
+		cancel()
+		if err == nil { // else the next one is due in a second
+			x.mu.Lock()
+			x.nonce = r.Nonce
+			x.mu.Unlock()
 		}
 	}
 }

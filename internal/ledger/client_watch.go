@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -20,6 +21,8 @@ const (
 	// streamPause is the pause before another stream, and its longest.
 	streamPause     = 100 * time.Millisecond
 	streamPauseMost = 2 * time.Second
+	// behindFor is how long no voter may be up to date before that is said.
+	behindFor = 3 * time.Second
 )
 
 // follow keeps one stream of committed state open, to one voter or another.
@@ -78,7 +81,13 @@ func (c *Client) stream(l *link) error {
 			return fmt.Errorf("%s says what this version does not understand: %w", l.peer.Node, err)
 		}
 		if err := c.take(r, l.peer.Node); err != nil {
-			c.log.Warn("what a voter says of the ledger is refused", "voter", l.peer.Node, "why", err)
+			// A voter that follows may be an entry behind the one that was heard before;
+			// what lasts is worth a person's look.
+			level := slog.LevelWarn
+			if c.silent() < behindFor {
+				level = slog.LevelDebug
+			}
+			c.log.Log(ctx, level, "what a voter says of the ledger is refused", "voter", l.peer.Node, "why", err)
 			return err
 		}
 		c.hear()

@@ -83,13 +83,15 @@ func (l *leader) entry(now time.Duration, kind decide.Kind) decide.Entry {
 // applied notes that an entry was applied.
 func (l *leader) applied(now time.Duration) { l.last, l.view = now, l.fleet.View() }
 
-// hear takes a beat. One of an earlier start of the agent is late and says nothing.
+// hear takes a beat whose age counts from an instant. One that was said before
+// another that came is late and says nothing.
 func (l *leader) hear(now time.Duration, b decide.Beat) {
 	i, ok := slices.BinarySearchFunc(l.beats, b.Site, func(h heard, site string) int { return cmp.Compare(h.beat.Site, site) })
 	switch {
 	case !ok:
 		l.beats = slices.Insert(l.beats, i, heard{b, now, l.carries(burden{}, now, b)})
-	case b.Incarnation >= l.beats[i].beat.Incarnation:
+	case !b.Before(l.beats[i].beat):
+		now = max(now, l.beats[i].at) // said later, so no older
 		l.beats[i] = heard{b, now, l.carries(l.beats[i].load, now, b)}
 	}
 }

@@ -248,3 +248,51 @@ func TestDenialOfEachIncident(t *testing.T) {
 		t.Error("the refusal of a new incident was not written")
 	}
 }
+
+// TestLateBeats: over a link that reorders, what was said last counts, and what
+// was said before it is neither believed nor makes it look newer.
+func TestLateBeats(t *testing.T) {
+	unit := unitOf("fra")
+	says := func(inc, seq uint64, announcing bool) decide.Beat {
+		b := decide.Beat{Site: "fra", Incarnation: inc, Seq: seq}
+		if announcing {
+			b.Announcing = []steadycast.Unit{unit}
+		}
+		return b
+	}
+	type heardBeat struct {
+		at   time.Duration
+		beat decide.Beat
+	}
+	const s = time.Second
+	for _, x := range []struct {
+		name  string
+		beats []heardBeat
+		fresh bool // at 10 s
+		says  bool
+	}{
+		{"in order", []heardBeat{{7 * s, says(1, 1, false)}, {8 * s, says(1, 2, true)}}, true, true},
+		{"late, and younger by its age", []heardBeat{{7 * s, says(1, 2, true)}, {8 * s, says(1, 1, false)}}, true, true},
+		{"late, and the newest is old", []heardBeat{{3 * s, says(1, 2, true)}, {8 * s, says(1, 1, true)}}, false, false},
+		{"of an earlier start", []heardBeat{{7 * s, says(2, 1, true)}, {8 * s, says(1, 99, false)}}, true, true},
+		{"of a later start", []heardBeat{{7 * s, says(1, 99, false)}, {8 * s, says(2, 1, true)}}, true, true},
+		{"said later with an older nonce", []heardBeat{{8 * s, says(1, 1, false)}, {3 * s, says(1, 2, true)}}, true, true},
+	} {
+		var box beatBox
+		box.wake = make(chan struct{}, 1)
+		lead := newLeader(decide.NewFleet(), "led", 0)
+		for _, h := range x.beats {
+			box.put(heard{beat: h.beat, at: h.at})
+			lead.hear(h.at, h.beat)
+		}
+		for _, got := range [][]heard{box.take(), lead.beats} {
+			if len(got) != 1 {
+				t.Fatalf("%s: %+v", x.name, got)
+			}
+			fresh, announcing := 10*s-got[0].at <= beatFresh, len(got[0].beat.Announcing) > 0
+			if fresh != x.fresh || x.fresh && announcing != x.says {
+				t.Errorf("%s: %+v", x.name, got)
+			}
+		}
+	}
+}

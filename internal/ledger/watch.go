@@ -77,7 +77,8 @@ func (x *beatBox) put(b heard) {
 	switch {
 	case !ok:
 		x.beats = slices.Insert(x.beats, i, b)
-	case b.beat.Incarnation >= x.beats[i].beat.Incarnation:
+	case !b.beat.Before(x.beats[i].beat):
+		b.at = max(b.at, x.beats[i].at)
 		x.beats[i] = b
 	}
 	x.mu.Unlock()

@@ -53,6 +53,7 @@ func (c *client) giveUp(id steadycast.RequestID, units []steadycast.Unit) {
 // beat tells every voter what is so, each with the newest of its own nonces.
 func (c *client) beat(b decide.Beat) {
 	c.beats++
+	b.Seq = c.beats
 	m := spoken{seq: c.beats, beat: b}
 	for i, v := range c.a.w.voters {
 		m := m

@@ -53,6 +53,8 @@ func play(part string, args []string) int {
 		return speak(newBare, args, words)
 	case "dialler":
 		return dial(args, words)
+	case "dns":
+		return answer(args, words)
 	case "spinner":
 		return spin(words)
 	}

@@ -35,6 +35,10 @@ func (s *state) apply(e Entry, rehearsed bool) Reply {
 		invalid = a.body()
 	}
 	a.endDecisions()
+	if r := a.reply.Refused; r != nil && e.Signed != nil && r.Guard != AuthorityGuard {
+		a.event(steadycast.Event{Kind: steadycast.EventRefused, Actor: e.Actor, Guard: r.Guard, From: a.wish.String(), Reason: r.Text})
+	}
+	a.note()
 	a.reply.Fence, a.reply.Invalid = s.Fence, invalid
 	return a.reply
 }

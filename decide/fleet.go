@@ -1,11 +1,6 @@
 package decide
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-
-	"github.com/steadycast/steadycast"
-)
+import "github.com/steadycast/steadycast"
 
 // Fleet is the replicated machine: it holds where every unit stands, what
 // people ordered and what the guards remember, and changes only by [Entry].
@@ -108,13 +103,6 @@ func (f *Fleet) Timed() bool {
 		}
 	}
 	return false
-}
-
-// Hash is the state as 64 hex digits: equal on every replica that applied the
-// same entries, and after [Restore].
-func (f *Fleet) Hash() string {
-	sum := sha256.Sum256(f.Snapshot())
-	return hex.EncodeToString(sum[:])
 }
 
 // StopError says that an entry or a snapshot is beyond what this code

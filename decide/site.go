@@ -192,12 +192,15 @@ func (s *Site) Verdicts() []steadycast.Verdict {
 
 // Beat is what the site says of itself now.
 func (s *Site) Beat() Beat {
-	b := Beat{Site: s.name, Incarnation: s.o.Incarnation, DeadThrough: s.dead}
+	b := Beat{Site: s.name, Incarnation: s.o.Incarnation, DeadThrough: s.dead, At: s.fence}
 	if s.load != nil {
 		b.Load = &Load{Site: s.name, Load: s.load.Load, AgeSeconds: int64((s.now - s.load.From) / time.Second)}
 	}
 	for i := range s.units {
 		u := &s.units[i]
+		if !u.proven {
+			b.Unproven = append(b.Unproven, u.id)
+		}
 		if !u.announced || !u.onWire || u.contradicted {
 			continue
 		}

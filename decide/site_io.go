@@ -144,6 +144,12 @@ type Beat struct {
 	Returned []ReturnProof `json:"returned,omitempty"`
 	// DeadThrough: every request up to it will never be carried out (any more).
 	DeadThrough steadycast.RequestID `json:"dead_through,omitzero"`
+	// At is the newest position of the ledger that the site acts on, and Unproven the
+	// units of which that is not proven yet.
+	At       steadycast.Fence  `json:"at,omitzero"`
+	Unproven []steadycast.Unit `json:"unproven,omitempty"`
+	// Revision is that of the table which the node acts on; 0 where it is not said.
+	Revision uint64 `json:"revision,omitempty"`
 	// Load is what the site carries, and how old the figure is; nil where it is not known.
 	Load *Load `json:"load,omitempty"`
 }

@@ -221,3 +221,16 @@ func (a Authority) Wish(by string, kind Kind, reason string) (w Wish, ok bool) {
 	}
 	return w, false
 }
+
+// SiteNow is what a site said of itself last.
+type SiteNow struct {
+	Site  string `json:"site"`
+	AgeMS int64  `json:"age_ms"`
+	// At is the position of the ledger that it acts on, Announcing what it announces,
+	// and Unproven the units of which its newest change is not proven.
+	At         steadycast.Fence  `json:"at"`
+	Announcing []steadycast.Unit `json:"announcing"`
+	Unproven   []steadycast.Unit `json:"unproven"`
+	// Revision of the table that it acts on; 0 where it did not say.
+	Revision uint64 `json:"revision,omitempty"`
+}

@@ -3,6 +3,7 @@ package decide
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -101,6 +102,26 @@ func (s Signed) Wish() (w Wish, err error) {
 		return w, fmt.Errorf("what was signed is not understood: %w", err)
 	}
 	return w, nil
+}
+
+// String is the wish in a few words.
+func (w Wish) String() string {
+	text := strings.ReplaceAll(string(w.Kind), "_", " ")
+	switch {
+	case w.Order != nil:
+		text = w.Order.Kind.String() + " " + w.Order.Site
+	case w.Scope != nil:
+		text += w.Scope.args()
+	case w.Decision != 0:
+		text += fmt.Sprintf(" decision %d", w.Decision)
+	case w.Revision != 0:
+		text += fmt.Sprintf(" revision %d", w.Revision)
+	case w.Operator != nil:
+		text += " " + w.Operator.Name
+	case w.Name != "":
+		text += " " + w.Name
+	}
+	return text
 }
 
 // Into puts what is wished into an entry, as it is rehearsed without a signature,

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -29,6 +30,9 @@ type changeFlags struct {
 	yes      bool
 	force    bool
 	lasting  time.Duration
+	until    string
+	service  string
+	site     string
 	wait     time.Duration
 	prefixes []string
 }
@@ -70,6 +74,58 @@ func (f *changeFlags) check(args []string) ([]netip.Prefix, error) {
 		return nil, usageError(fmt.Errorf("--wait: %s is negative", f.wait))
 	}
 	return out, nil
+}
+
+// ends settles how long an order stands: --for, or --until by the clock of this
+// machine, which is only read here.
+func (f *changeFlags) ends(now time.Time) error {
+	if f.until == "" {
+		return nil
+	}
+	if f.lasting != 0 {
+		return usageError(errors.New("--for and --until say the same; give one"))
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04", "2006-01-02T15:04", "15:04"} {
+		at, err := time.ParseInLocation(layout, f.until, now.Location())
+		if err != nil {
+			continue
+		}
+		if layout == "15:04" { // the next time the clock shows it
+			at = time.Date(now.Year(), now.Month(), now.Day(), at.Hour(), at.Minute(), 0, 0, now.Location())
+			if !at.After(now) {
+				at = at.AddDate(0, 0, 1)
+			}
+		}
+		if f.lasting = at.Sub(now).Round(time.Second); f.lasting < time.Second {
+			return usageError(fmt.Errorf("--until: %s is over", f.until))
+		}
+		return nil
+	}
+	return usageError(fmt.Errorf("--until: %q is not a time; allowed: 15:04, 2006-01-02 15:04, 2006-01-02T15:04:05Z", f.until))
+}
+
+// ofService adds the prefixes of a service at a site to those that are named.
+func (c *cli) ofService(ctx context.Context, f *changeFlags, site string, prefixes []netip.Prefix) ([]netip.Prefix, error) {
+	if f.service == "" {
+		return prefixes, nil
+	}
+	client := c.client()
+	defer client.Close()
+	t, err := fetchTable(ctx, client, 0)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, s := range t.Services {
+		if site != "" && len(s.Sites) > 0 && !slices.Contains(s.Sites, site) {
+			continue
+		}
+		if s.Name == f.service {
+			return append(prefixes, s.Prefixes...), nil
+		}
+		names = append(names, s.Name)
+	}
+	return nil, &exitError{exitNotFound, fmt.Errorf("%s has no service %q; services: %s", site, f.service, strings.Join(names, ", "))}
 }
 
 // change is one change to be entered: where it is posted, its body with or
@@ -302,6 +358,12 @@ func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cob
 		Example: fmt.Sprintf("  steadycast %s fra --reason \"rack swap, CHG-4411\" --for 2h --wait", kind),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prefixes, err := f.check(args)
+			if err == nil {
+				err = f.ends(time.Now())
+			}
+			if err == nil {
+				prefixes, err = c.ofService(cmd.Context(), f, args[0], prefixes)
+			}
 			if err != nil {
 				return err
 			}
@@ -334,6 +396,8 @@ func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cob
 	f.common(fs)
 	f.waiting(fs)
 	fs.DurationVar(&f.lasting, "for", 0, lasting)
+	fs.StringVar(&f.until, "until", "", "end by itself at this time, for example 18:30 or \"2026-05-04 06:00\"")
+	fs.StringVar(&f.service, "service", "", "of the prefixes of this service only")
 	fs.BoolVar(&f.force, "force", false, force)
 	fs.StringArrayVar(&f.prefixes, "prefix", nil, "of this prefix only; may be repeated")
 	return cmd
@@ -358,6 +422,11 @@ func newScopeCommand(c *cli, verb, path string, kind decide.Kind, short string, 
 			if len(prefixes) > 0 {
 				prefix = prefixes[0]
 			}
+			if len(args) == 0 && f.site != "" {
+				args = []string{f.site}
+			} else if f.site != "" && f.site != args[0] {
+				return usageError(fmt.Errorf("%s is named, and --site %s: give one", args[0], f.site))
+			}
 			if len(prefixes) > 1 {
 				return usageError(fmt.Errorf("%s takes one prefix, or none for all", verb))
 			}
@@ -378,6 +447,9 @@ func newScopeCommand(c *cli, verb, path string, kind decide.Kind, short string, 
 		f.waiting(cmd.Flags())
 	}
 	cmd.Flags().StringArrayVar(&f.prefixes, "prefix", nil, "of this prefix only")
+	if !needSite {
+		cmd.Flags().StringVar(&f.site, "site", "", "of this site only; the same as SITE")
+	}
 	return cmd
 }
 

@@ -246,6 +246,10 @@ func (d *daemon) Revision(context.Context, uint64) (decide.Table, error) {
 	return d.snap.View.Table, nil
 }
 
+func (d *daemon) Guards(context.Context) ([]decide.Ruling, error)    { return nil, nil }
+func (d *daemon) SitesNow(context.Context) ([]decide.SiteNow, error) { return nil, nil }
+func (d *daemon) History(context.Context) ([]decide.Past, error)     { return nil, nil }
+
 func (d *daemon) Enter(_ context.Context, _ api.Caller, w decide.Wish) (decide.Reply, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

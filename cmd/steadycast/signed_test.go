@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -44,7 +45,7 @@ func TestSignedScripts(t *testing.T) {
 			env.Values[signedKey{}] = &signedWorld{led: led}
 			return nil
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"announces": announces, "answers": answers},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"announces": announces, "answers": answers, "obeys": obeys},
 	})
 }
 
@@ -117,6 +118,23 @@ type signedKey struct{}
 type signedWorld struct {
 	led  *ledger.Local
 	hush func() // ends the nodes that answer now
+
+	mu       sync.Mutex
+	obedient []string // sites that do what the ledger says; guarded by mu
+}
+
+func (w *signedWorld) obeys(site string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.obedient, site)
+}
+
+// obeys SITE… makes sites stop announcing, and say so, from now on.
+func obeys(ts *testscript.TestScript, _ bool, sites []string) {
+	w := worldOf(ts)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.obedient = append(w.obedient, sites...)
 }
 
 func worldOf(ts *testscript.TestScript) *signedWorld { return ts.Value(signedKey{}).(*signedWorld) }
@@ -126,7 +144,8 @@ var webPrefix = netip.MustParsePrefix("192.0.2.0/24")
 // announces SITE… makes sites announce 192.0.2.0/24, as the ledger counts it, for
 // as long as the script runs.
 func announces(ts *testscript.TestScript, _ bool, sites []string) {
-	led := worldOf(ts).led
+	w := worldOf(ts)
+	led := w.led
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for _, site := range sites {
@@ -142,7 +161,11 @@ func announces(ts *testscript.TestScript, _ bool, sites []string) {
 			beat := time.NewTicker(50 * time.Millisecond)
 			defer beat.Stop()
 			for {
-				led.Beat(decide.Beat{Site: site, Incarnation: 1, Announcing: []steadycast.Unit{unit}, Returned: []decide.ReturnProof{{Unit: unit, ID: id}}})
+				b := decide.Beat{Site: site, Incarnation: 1, Announcing: []steadycast.Unit{unit}, Returned: []decide.ReturnProof{{Unit: unit, ID: id}}}
+				if w.obeys(site) {
+					b.At, b.Announcing = led.View().Fence, nil
+				}
+				led.Beat(b)
 				select {
 				case <-beat.C:
 				case <-stop:

@@ -109,6 +109,20 @@ func (b *Backend) Revision(ctx context.Context, revision uint64) (decide.Table, 
 	return t, err
 }
 
+// Guards says what every guard would answer now.
+func (b *Backend) Guards(ctx context.Context) ([]decide.Ruling, error) {
+	for _, a := range b.Agents {
+		a.beatNow()
+	}
+	return b.Ledger.Guards(ctx)
+}
+
+// SitesNow says what the ledger heard last of each site.
+func (b *Backend) SitesNow(ctx context.Context) ([]decide.SiteNow, error) { return b.Ledger.Sites(ctx) }
+
+// History is what the ledger remembers.
+func (b *Backend) History(ctx context.Context) ([]decide.Past, error) { return b.Ledger.History(ctx) }
+
 // Reload reads the configuration again.
 func (b *Backend) Reload(ctx context.Context, who api.Caller, dryRun bool) (api.Reload, error) {
 	if b.Reloads == nil {

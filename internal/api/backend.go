@@ -30,6 +30,12 @@ type Backend interface {
 	// Revision gives a table that is in force, or was and is remembered; 0 is the
 	// one in force.
 	Revision(ctx context.Context, revision uint64) (decide.Table, error)
+	// Guards says what every guard would answer now, for each unit.
+	Guards(ctx context.Context) ([]decide.Ruling, error)
+	// SitesNow says what the ledger heard last of each site.
+	SitesNow(ctx context.Context) ([]decide.SiteNow, error)
+	// History is what the ledger remembers, the oldest first.
+	History(ctx context.Context) ([]decide.Past, error)
 	// Reload reads the configuration again; a bad one changes nothing and is in
 	// the result as problems.
 	Reload(ctx context.Context, who Caller, dryRun bool) (Reload, error)

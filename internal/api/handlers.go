@@ -37,6 +37,8 @@ func (s *Server) mux() *http.ServeMux {
 	m.HandleFunc("POST /v1/resume", change(s.scope(decide.KindResume, "resume")))
 	m.HandleFunc("GET /v1/authority", read(s.getAuthority))
 	m.HandleFunc("POST /v1/carry", change(s.postCarry))
+	m.HandleFunc("GET /v1/guards", read(s.getGuards))
+	m.HandleFunc("GET /v1/history", read(s.getHistory))
 	m.HandleFunc("GET /v1/table", read(s.getTable))
 	m.HandleFunc("GET /v1/staged", read(s.getStaged))
 	m.HandleFunc("GET /v1/revisions", read(s.getRevisions))
@@ -181,8 +183,9 @@ func (s *Server) getUnits(r *http.Request) (any, error) {
 	if site, ok := snap.Site(name); ok {
 		out.Fence = site.Fence
 		out.Units = filter(site.Units, func(u Unit) bool { return !prefix.IsValid() || u.Unit.Prefix == prefix })
+		return out, nil
 	}
-	return out, nil
+	return s.farUnits(r, snap, name, prefix)
 }
 
 func (s *Server) getWhy(r *http.Request) (any, error) {

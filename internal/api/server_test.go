@@ -27,6 +27,8 @@ type backend struct {
 	*Ring
 	snap  *Snapshot
 	reply decide.Reply
+	now   []decide.SiteNow
+	past  []decide.Past
 	err   error
 	hook  func()
 	// stalled: the loop behind it has stopped.
@@ -71,6 +73,12 @@ func (b *backend) Revision(ctx context.Context, n uint64) (decide.Table, error) 
 	b.call(ctx, Caller{}, "revision %d", n)
 	return decide.Table{Revision: n}, b.err
 }
+func (b *backend) Guards(context.Context) ([]decide.Ruling, error) {
+	r := b.reply.Rulings
+	return r, b.err
+}
+func (b *backend) SitesNow(context.Context) ([]decide.SiteNow, error) { return b.now, b.err }
+func (b *backend) History(context.Context) ([]decide.Past, error)     { return b.past, b.err }
 func (b *backend) Enter(ctx context.Context, who Caller, w decide.Wish) (decide.Reply, error) {
 	b.call(ctx, who, "enter %s", w.Kind)
 	return b.reply, b.err

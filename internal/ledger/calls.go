@@ -36,8 +36,8 @@ type op struct {
 	report []steadycast.Verdict
 	ask    *steadycast.Request
 	ack    *decide.Ack
-	// read looks at the machine.
-	read func(*decide.Fleet)
+	// read looks at what the owner has.
+	read func(l *leader, now time.Duration)
 	// entry makes the entry of any other call, at the desk; try only tries it.
 	entry func(l *leader, now time.Duration) decide.Entry
 	try   bool
@@ -108,9 +108,9 @@ func (c *calls) Ack(ctx context.Context, ack decide.Ack) error {
 // Revision gives the content of a table.
 func (c *calls) Revision(ctx context.Context, revision uint64) (t decide.Table, err error) {
 	found, known := false, []string{}
-	r := c.call(ctx, op{read: func(f *decide.Fleet) {
-		t, found = f.Revision(revision)
-		for _, x := range f.View().Revisions {
+	r := c.call(ctx, op{read: func(l *leader, _ time.Duration) {
+		t, found = l.fleet.Revision(revision)
+		for _, x := range l.view.Revisions {
 			known = append(known, strconv.FormatUint(x.Revision, 10))
 		}
 	}})
@@ -118,6 +118,38 @@ func (c *calls) Revision(ctx context.Context, revision uint64) (t decide.Table, 
 		return t, Invalid(fmt.Sprintf("the ledger does not remember revision %d; known: %s", revision, strings.Join(known, ", ")))
 	}
 	return t, r.err
+}
+
+// Guards says what every guard would answer now.
+func (c *calls) Guards(ctx context.Context) (g []decide.Ruling, err error) {
+	err = c.read(ctx, func(l *leader, now time.Duration) {
+		e := decide.Entry{Kind: decide.KindDecide}
+		l.look(now, &e)
+		g = l.fleet.Guards(*e.Decide)
+	})
+	return g, err
+}
+
+// Sites says what was heard of each site.
+func (c *calls) Sites(ctx context.Context) (s []decide.SiteNow, err error) {
+	err = c.read(ctx, func(l *leader, now time.Duration) {
+		for _, h := range l.beats {
+			s = append(s, decide.SiteNow{
+				Site: h.beat.Site, AgeMS: (now - h.at).Milliseconds(), At: h.beat.At, Announcing: h.beat.Announcing, Unproven: h.beat.Unproven, Revision: h.beat.Revision,
+			})
+		}
+	})
+	return s, err
+}
+
+// History is what the ledger remembers.
+func (c *calls) History(ctx context.Context) (h []decide.Past, err error) {
+	err = c.read(ctx, func(l *leader, _ time.Duration) { h = l.fleet.History() })
+	return h, err
+}
+
+func (c *calls) read(ctx context.Context, f func(*leader, time.Duration)) error {
+	return c.call(ctx, op{read: f}).err
 }
 
 // GiveUp voids what will never be carried out.

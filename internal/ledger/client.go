@@ -267,6 +267,24 @@ func (c *Client) Revision(ctx context.Context, revision uint64) (t decide.Table,
 	return t, err
 }
 
+// Guards says what every guard would answer now.
+func (c *Client) Guards(ctx context.Context) (g []decide.Ruling, err error) {
+	err = c.call(ctx, again, pathGuards, struct{}{}, &g)
+	return g, err
+}
+
+// Sites says what was heard last of each site.
+func (c *Client) Sites(ctx context.Context) (s []decide.SiteNow, err error) {
+	err = c.call(ctx, again, pathSites, struct{}{}, &s)
+	return s, err
+}
+
+// History is what the ledger remembers.
+func (c *Client) History(ctx context.Context) (h []decide.Past, err error) {
+	err = c.call(ctx, again, pathHistory, struct{}{}, &h)
+	return h, err
+}
+
 // Enter records a wish that nobody signed.
 func (c *Client) Enter(ctx context.Context, wish decide.Wish) (decide.Reply, error) {
 	return c.person(ctx, once, pathEnter, wish)

@@ -70,7 +70,7 @@ func (d *desk) serve(batch []op) {
 		case run[0].ack != nil:
 			d.serveAcks(run)
 		case run[0].read != nil:
-			run[0].read(d.lead.fleet)
+			run[0].read(d.lead, d.now())
 			run[0].done <- result{err: d.certain()}
 		default:
 			run[0].done <- d.serveEntry(run[0])

@@ -72,6 +72,16 @@ type Ledger interface {
 	// remembered; [Invalid] if it is not.
 	Revision(ctx context.Context, revision uint64) (decide.Table, error)
 
+	// Guards says what every guard would answer now, for each unit; see
+	// [decide.Fleet.Guards].
+	Guards(ctx context.Context) ([]decide.Ruling, error)
+
+	// Sites says what was heard last of each site, in order of name.
+	Sites(ctx context.Context) ([]decide.SiteNow, error)
+
+	// History is what the ledger remembers of what was done, the oldest first.
+	History(ctx context.Context) ([]decide.Past, error)
+
 	// View returns the newest committed state: an immutable copy that costs one
 	// atomic load. Its slices are shared by all readers; change nothing.
 	View() decide.View

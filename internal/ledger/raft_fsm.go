@@ -90,7 +90,7 @@ func (r *replica) stop(why error) applied {
 	return applied{err: why}
 }
 
-func (r *replica) hash() [sha256.Size]byte { return sha256.Sum256(r.fleet.Snapshot()) }
+func (r *replica) hash() [sha256.Size]byte { return r.fleet.Digest() }
 
 // Snapshot is the whole state, at most a few megabytes.
 func (r *replica) Snapshot() (raft.FSMSnapshot, error) {

@@ -88,6 +88,9 @@ func (v *Voter) newServer() *http.Server {
 	serve(v, mux, pathRevision, func(ctx context.Context, _ Identity, c revisionCall) (any, error) {
 		return v.Revision(ctx, c.Revision)
 	})
+	serve(v, mux, pathGuards, func(ctx context.Context, _ Identity, _ struct{}) (any, error) { return v.Guards(ctx) })
+	serve(v, mux, pathSites, func(ctx context.Context, _ Identity, _ struct{}) (any, error) { return v.Sites(ctx) })
+	serve(v, mux, pathHistory, func(ctx context.Context, _ Identity, _ struct{}) (any, error) { return v.History(ctx) })
 	serve(v, mux, pathEnter, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Enter(ctx, w) })
 	serve(v, mux, pathTry, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Rehearse(ctx, w) })
 	serve(v, mux, pathBeat, func(_ context.Context, who Identity, c beatCall) (any, error) {

@@ -16,6 +16,9 @@ const (
 	pathCarry    = "/v1/carry"    // decide.Signed → decide.Reply
 	pathAck      = "/v1/ack"      // decide.Ack → {}
 	pathRevision = "/v1/revision" // revisionCall → decide.Table
+	pathGuards   = "/v1/guards"   // {} → []decide.Ruling
+	pathSites    = "/v1/sites"    // {} → []decide.SiteNow
+	pathHistory  = "/v1/history"  // {} → []decide.Past
 	pathEnter    = "/v1/enter"    // decide.Wish → decide.Reply
 	pathTry      = "/v1/try"      // decide.Wish → decide.Reply
 	pathBeat     = "/v1/beat"     // beatCall → beatReply

@@ -1,0 +1,95 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// What this node knows of others: what the ledger heard of them, what its guards
+// would answer, and what it remembers.
+
+// farUnits is the state of another node's site, as its beats tell the ledger.
+func (s *Server) farUnits(r *http.Request, snap *Snapshot, site string, prefix netip.Prefix) (any, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), backendTime)
+	defer cancel()
+	sites, err := s.backend.SitesNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := Units{At: snap.At, Units: []Unit{}}
+	i := slices.IndexFunc(sites, func(x decide.SiteNow) bool { return x.Site == site })
+	if i < 0 {
+		return out, nil
+	}
+	now := &sites[i]
+	out.Fence = now.At
+	for _, v := range snap.View.Units {
+		if v.Unit.Site != site || prefix.IsValid() && v.Unit.Prefix != prefix {
+			continue
+		}
+		u := Unit{Unit: v.Unit, Wanted: slices.Contains(now.Announcing, v.Unit), Proven: true}
+		switch age := time.Duration(now.AgeMS) * time.Millisecond; {
+		case age > Stale:
+			u.Proven, u.Unproven = false, fmt.Sprintf("the ledger heard %s last %s ago", site, Span(age))
+		case slices.Contains(now.Unproven, v.Unit):
+			u.Proven, u.Unproven = false, site+" has not proven its newest change yet"
+		}
+		out.Units = append(out.Units, u)
+	}
+	return out, nil
+}
+
+// getGuards says what every guard would answer now, for the units asked about.
+func (s *Server) getGuards(r *http.Request) (any, error) {
+	snap, prefix, err := s.scoped(r, "site", "prefix")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), backendTime)
+	defer cancel()
+	all, err := s.backend.Guards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	site := r.FormValue("site")
+	return Page[decide.Ruling]{snap.At, filter(all, func(x decide.Ruling) bool {
+		return (site == "" || x.Unit.Site == site) && (!prefix.IsValid() || x.Unit.Prefix == prefix)
+	})}, nil
+}
+
+// HistoryRow is one line of GET /v1/history, the newest last.
+type HistoryRow struct {
+	At    time.Time        `json:"at"`
+	Fence steadycast.Fence `json:"fence"`
+	Event steadycast.Event `json:"event"`
+}
+
+func (s *Server) getHistory(r *http.Request) (any, error) {
+	snap, prefix, err := s.scoped(r, "site", "prefix")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), backendTime)
+	defer cancel()
+	past, err := s.backend.History(ctx)
+	if err != nil {
+		return nil, err
+	}
+	site := r.FormValue("site")
+	rows := []HistoryRow{}
+	for _, p := range past {
+		// What was about more than what is asked for was about it, too.
+		if (site == "" || p.Event.Site == "" || p.Event.Site == site) &&
+			(!prefix.IsValid() || !p.Event.Prefix.IsValid() || p.Event.Prefix == prefix) {
+			rows = append(rows, HistoryRow{snap.when(p.LT), p.Fence, p.Event})
+		}
+	}
+	return Page[HistoryRow]{snap.At, rows}, nil
+}

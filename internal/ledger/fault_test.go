@@ -301,10 +301,11 @@ func TestAstray(t *testing.T) {
 			_ = freeze(ctx, v, "after")
 			cancel()
 		}
-		return slices.ContainsFunc(c.all(), func(v *Voter) bool { return v.dead.Load() })
+		// It says why before it exits.
+		return slices.ContainsFunc(c.all(), func(v *Voter) bool { return len(c.exits[v.opts.Node]) > 0 })
 	})
 	for _, v := range c.all() {
-		if v.dead.Load() && c.books[v.opts.Node].count("decided differently") != 1 {
+		if len(c.exits[v.opts.Node]) > 0 && c.books[v.opts.Node].count("decided differently") != 1 {
 			t.Errorf("%s says %q", v.opts.Node, c.books[v.opts.Node].lines)
 		}
 	}

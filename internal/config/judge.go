@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/dnsfallback"
 	"github.com/steadycast/steadycast/probe"
 )
@@ -173,6 +175,7 @@ func (j *judge) fleet() {
 			j.say(r, join(at, p.Path), "%s", p.Text)
 		}
 		j.require(at, s)
+		j.inTime(at, s.Checks, full.Services[i].Health.Interval)
 		j.remote(at, s, full.Services[i].Health)
 	}
 	j.placement()
@@ -223,6 +226,20 @@ func (j *judge) placement() {
 	_, ps := dnsfallback.NewPolicy(f.Revision, f.Placement, known)
 	for _, p := range ps {
 		j.say(j.table, p.Path, "%s", p.Text)
+	}
+}
+
+// late is how much later than its timeout a hanging check may be told of.
+const late = 250 * time.Millisecond
+
+// inTime finds checks that take longer than what they see counts: an observation
+// is as old as its round. What hangs for longer would be judged by nobody.
+func (j *judge) inTime(at string, checks []probe.Check, interval time.Duration) {
+	most := max(time.Second, decide.FreshFor(interval)-late)
+	for k, c := range checks {
+		if path := fmt.Sprintf("%s.checks[%d].timeout", at, k); c.Timeout > most {
+			j.say(j.table, path, "%v is longer than what is seen counts with health.interval %v, so a service that hangs would never be judged; allowed: up to %v", c.Timeout, interval, most)
+		}
 	}
 }
 

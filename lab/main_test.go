@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -72,8 +73,8 @@ func files(t *testing.T, glob, expr string) (out []string) {
 	return out
 }
 
-// programs builds the product and the service once; STEADYCAST_BIN names a
-// product that is already built.
+// programs builds the product and the service once, and a fleet's credentials;
+// STEADYCAST_BIN names a product that is already built.
 var programs = sync.OnceValues(func() (Programs, error) {
 	dir, err := os.MkdirTemp("", "sc-lab-")
 	if err != nil {
@@ -87,7 +88,10 @@ var programs = sync.OnceValues(func() (Programs, error) {
 			return nil, err
 		}
 	}
-	return built, build(built["lab-service"], "./service")
+	if err := build(built["lab-service"], "./service"); err != nil {
+		return nil, err
+	}
+	return built, Credentials(context.Background(), ".", built["steadycast"], filepath.Join(dir, "pki"))
 })
 
 func build(to, pkg string) error {

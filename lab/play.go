@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ type play struct {
 	out    io.Writer
 	marks  map[string]int // per router, the first message that counts
 	marked time.Time
+	called map[string]string // nodes by the names that the scenario gave them
 }
 
 // pause is how often a fact is looked at again.
@@ -28,7 +30,7 @@ const pause = 100 * time.Millisecond
 func Play(ctx context.Context, l *Lab, s *Scenario, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Limit)
 	defer cancel()
-	p := &play{lab: l, out: out, marks: map[string]int{}, marked: time.Now()}
+	p := &play{lab: l, out: out, marks: map[string]int{}, marked: time.Now(), called: map[string]string{}}
 	fmt.Fprintf(out, "%s on %s: %s\n", s.Name, l.topo.Name, s.Title)
 	for _, st := range s.steps {
 		began := time.Now()
@@ -86,7 +88,15 @@ func because(err error) error {
 	return err
 }
 
+// node is the node of that name, or the one that the scenario calls so.
+func (p *play) node(name string) string { return cmp.Or(p.called[name], name) }
+
 func (p *play) act(ctx context.Context, a *action) (saw string, err error) {
+	if real := p.node(a.node); real != a.node {
+		b := *a
+		b.node = real
+		a = &b
+	}
 	switch a.verb {
 	case "mark":
 		p.marked = time.Now()
@@ -144,6 +154,14 @@ func oneLine(texts ...[]byte) string {
 
 // look says whether a fact is so, and what was seen either way.
 func (p *play) look(ctx context.Context, f *fact) (ok bool, saw string, err error) {
+	if f.among != nil {
+		return p.lookAmong(ctx, f)
+	}
+	if real := p.node(f.node); real != f.node {
+		g := *f
+		g.node = real
+		f = &g
+	}
 	switch {
 	case f.prints != nil:
 		stdout, stderr, code, err := p.lab.Exec(ctx, f.node, f.argv)
@@ -175,6 +193,27 @@ func (p *play) look(ctx context.Context, f *fact) (ok bool, saw string, err erro
 		saw = strings.Trim(fmt.Sprint(paths), "[]")
 	}
 	return (len(matching) > 0) != f.lacks, saw, nil
+}
+
+// lookAmong asks several nodes the same, and says of which it is so.
+func (p *play) lookAmong(ctx context.Context, f *fact) (ok bool, saw string, err error) {
+	var so, seen []string
+	for _, node := range f.among {
+		g := *f
+		g.node, g.among = node, nil
+		ok, saw, err := p.look(ctx, &g)
+		if err != nil {
+			return false, node + ": " + saw, err
+		}
+		if ok {
+			so = append(so, node)
+		}
+		seen = append(seen, node+": "+saw)
+	}
+	if ok = len(so) == f.many || f.more && len(so) > f.many; ok && f.alias != "" {
+		p.called[f.alias] = so[0]
+	}
+	return ok, fmt.Sprintf("%d (%s): %s", len(so), strings.Join(so, " "), strings.Join(seen, " · ")), nil
 }
 
 func all(qs []quality, p Path) bool {

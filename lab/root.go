@@ -33,7 +33,7 @@ func buildRoot(files []bind, programs map[string]string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
 	}
-	if err := unix.Mount("root", staging, "tmpfs", 0, "mode=0755,size=256m"); err != nil {
+	if err := unix.Mount("root", staging, "tmpfs", 0, "mode=0755,size=1g"); err != nil {
 		return fmt.Errorf("mounting a tmpfs on %s: %w", staging, err)
 	}
 	for _, dir := range []string{"dev", "etc", "proc", "root", "run", "sys", "tmp", "usr", "var/lib", "var/log", "var/tmp"} {
@@ -151,7 +151,19 @@ func copyTree(from, to string) error {
 		}
 		return os.Symlink(target, to)
 	case fi.IsDir():
-		return os.CopyFS(to, os.DirFS(from))
+		if err := os.MkdirAll(to, fi.Mode().Perm()|0o700); err != nil {
+			return err
+		}
+		inside, err := os.ReadDir(from)
+		if err != nil {
+			return err
+		}
+		for _, e := range inside {
+			if err := copyTree(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	b, err := os.ReadFile(from)
 	if err != nil {

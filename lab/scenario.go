@@ -44,6 +44,9 @@ import (
 //	                                `some` for N means at least one
 //	NODE heard only guarded segments    each with an MD5 signature and 255 hops left
 //	NODE prints /REGEXP/: COMMAND   the command's output matches
+//	[at least] N of NODE NODE… FACT of N of these nodes it is so, and of no more
+//	NAME is the one of NODE NODE… that FACT
+//	                                of exactly one of them; NAME stands for it from here on
 //
 // A QUALITY is `with KEY VALUE` or `without KEY VALUE`; the keys are community,
 // med, local-pref, next-hop and as-path. End-of-RIB is no update.
@@ -76,7 +79,14 @@ type action struct {
 }
 
 type fact struct {
-	node      string
+	node string
+	// among are the nodes of which it is to be so of many, or more of them; node is
+	// empty then, and alias what the one of them is called from here on.
+	among []string
+	many  int
+	more  bool
+	alias string
+
 	lacks     bool // has, otherwise
 	session   netip.Addr
 	prefix    netip.Prefix
@@ -233,6 +243,44 @@ func parseAction(verb, line string) (*action, error) {
 var heardKinds = []string{"updates", "announces", "withdrawals", "opens", "notifications"}
 
 func parseFact(line string) (*fact, error) {
+	line, more := strings.CutPrefix(line, "at least ")
+	head, rest, _ := strings.Cut(line, " ")
+	n, err := strconv.Atoi(head)
+	switch one, isOne := strings.CutPrefix(rest, "is the one of "); {
+	case isOne:
+		return parseAmong(one, "that", fact{many: 1, alias: head})
+	case err == nil && strings.HasPrefix(rest, "of "):
+		return parseAmong(strings.TrimPrefix(rest, "of "), "", fact{many: n, more: more})
+	case more:
+		return nil, errors.New("write at least N of NODE NODE…, and a fact")
+	}
+	return parseOne(line)
+}
+
+// parseAmong reads NODE NODE… [WORD] FACT, of as many nodes as want says.
+func parseAmong(line, word string, want fact) (*fact, error) {
+	f := strings.Fields(line)
+	end := slices.IndexFunc(f, func(w string) bool { return w == word || word == "" && slices.Contains(factVerbs, w) })
+	if end < 2 {
+		return nil, fmt.Errorf("%q: write at least two nodes, then %s", line, strings.TrimSpace(word+" one of "+strings.Join(factVerbs, ", ")))
+	}
+	nodes := f[:end]
+	rest := line
+	for range nodes {
+		_, rest, _ = strings.Cut(strings.TrimSpace(rest), " ")
+	}
+	of, err := parseOne(nodes[0] + " " + strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(rest), word)))
+	if err != nil {
+		return nil, err
+	}
+	of.node, of.among, of.many, of.more, of.alias = "", nodes, want.many, want.more, want.alias
+	return of, nil
+}
+
+var factVerbs = []string{"has", "lacks", "heard", "prints"}
+
+// parseOne reads a fact about one node.
+func parseOne(line string) (*fact, error) {
 	node, rest, _ := strings.Cut(line, " ")
 	verb, rest, _ := strings.Cut(strings.TrimSpace(rest), " ")
 	rest = strings.TrimSpace(rest)

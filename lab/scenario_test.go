@@ -34,6 +34,15 @@ func TestScenarioMistakes(t *testing.T) {
 		{"do edge: echo 'x", "a quote is open"},
 		{"mark here", "mark stands alone"},
 		{"limit", "one duration"},
+		{"2 of tor has 192.0.2.53/32", "write at least two nodes"},
+		{"2 of tor edge 192.0.2.53/32", "write at least two nodes, then one of has, lacks"},
+		{"2 of tor edge has 192.0.2.53", "netip.ParsePrefix"},
+		{"two of tor edge has 192.0.2.53/32", "neither a step nor a fact"},
+		{"at least tor has 192.0.2.53/32", "write at least N of"},
+		{"at most 2 of tor edge has 192.0.2.53/32", "neither a step nor a fact"},
+		{"leader is the one of tor edge prints /x/: true", "write at least two nodes, then that"},
+		{"leader is the one of tor that prints /x/: true", "write at least two nodes"},
+		{"leader is the one of tor edge that is", "neither a step nor a fact"},
 	} {
 		_, err := parseScenario("x.txt", "# Title.\non single-frr\n"+c.line+"\nmark\n")
 		if err == nil || !strings.HasPrefix(err.Error(), "x.txt:3: ") || !strings.Contains(err.Error(), c.want) {
@@ -78,6 +87,12 @@ func TestPlayFails(t *testing.T) {
 		{"edge prints /^b$/: echo abc", "actual: exit 0: abc"},
 		{"kill edge speaker", `no process that plays "speaker"`},
 		{"start edge", "already running"},
+		{"1 of tor edge prints /x/: echo x", "actual: 2 (tor edge): tor: exit 0: x · edge: exit 0: x"},
+		{"2 of tor edge prints /^tor/: hostname", "actual: 1 (tor)"},
+		{"at least 2 of tor edge prints /^tor/: hostname", "actual: 1 (tor)"},
+		{"it is the one of tor edge that prints /./: hostname", "actual: 2 (tor edge)"},
+		{"it is the one of tor edge that prints /^edge/: hostname\nit prints /^tor/: hostname", "actual: exit 0: edge"},
+		{"it is the one of tor edge that prints /^edge/: hostname\nexit 1 it: true", "actual: exit 0"},
 		{"limit 300ms\nfor 5s tor lacks 192.0.2.53/32", "the scenario's time is over"},
 		{"limit 300ms\ndo edge: sleep 60", "deadline exceeded"},
 	} {

@@ -33,6 +33,9 @@ func TestScenarios(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					if topo, err = Load(file); err != nil { // with what the programs have made
+						t.Fatal(err)
+					}
 					l, err := Up(t.Context(), topo, p)
 					if err != nil {
 						t.Fatal(err)
@@ -65,9 +68,16 @@ func TestScenariosFitTheTopologies(t *testing.T) {
 				continue
 			}
 			used[name] = true
+			called := map[string]bool{}
 			for _, st := range s.steps {
+				if st.fact != nil && st.fact.alias != "" {
+					called[st.fact.alias] = true
+					if topo.node(st.fact.alias) != nil {
+						t.Errorf("%s:%d: %s is a node of %s already", path, st.line, st.fact.alias, name)
+					}
+				}
 				for _, node := range st.nodes() {
-					if topo.node(node) == nil {
+					if topo.node(node) == nil && !called[node] {
 						t.Errorf("%s:%d: %s has no node %q", path, st.line, name, node)
 					}
 				}
@@ -85,7 +95,11 @@ func (st step) nodes() (out []string) {
 	if st.act != nil && st.act.node != "" {
 		out = append(out, st.act.node)
 	}
-	if st.fact != nil {
+	switch {
+	case st.fact == nil:
+	case st.fact.among != nil:
+		out = append(out, st.fact.among...)
+	default:
 		out = append(out, st.fact.node)
 	}
 	return out

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,25 +60,36 @@ func asJSON(t *testing.T, text string) any {
 	return out
 }
 
-// What is bound into a node exists, and the three topologies differ in their
-// router only.
+// What is bound into a node exists, but for what a fleet makes first, and is the
+// node's own or the fleet's; the single ones differ in their router only.
 func TestTopologies(t *testing.T) {
+	kinds := map[string]int{}
 	for _, file := range files(t, "containerlab/*.clab.yml", "") {
 		topo, err := Load(file)
 		if err != nil {
 			t.Fatal(err)
 		}
+		single := strings.HasPrefix(topo.Name, "single-")
 		var names []string
 		for _, n := range topo.Nodes {
 			names = append(names, n.Name)
+			if kind := routerOf(n.Image); kind != "" && !single {
+				kinds[kind]++
+			}
 			for _, b := range topo.binds(n) {
+				if made := filepath.Join("containerlab", "fleet-pki"); filepath.Dir(b.from) == made && !single {
+					continue
+				}
 				if _, err := os.Stat(b.from); err != nil {
 					t.Errorf("%s: %v", file, err)
 				}
-				if dir := filepath.Join("containerlab", "configs", n.Name); filepath.Dir(b.from) != dir {
+				if dir := filepath.Join("containerlab", "configs", n.Name); single && filepath.Dir(b.from) != dir {
 					t.Errorf("%s: %s is not in %s", file, b.from, dir)
 				}
 			}
+		}
+		if !single {
+			continue
 		}
 		if want := []string{"tor", "edge", "service"}; !slices.Equal(names, want) {
 			t.Errorf("%s has the nodes %v, want %v", file, names, want)
@@ -88,6 +100,9 @@ func TestTopologies(t *testing.T) {
 		if r := routerOf(topo.node("edge").Image); r != "" {
 			t.Errorf("%s: the edge is taken for %s", file, r)
 		}
+	}
+	if want := map[string]int{"frr": 1, "bird": 1, "openbgpd": 1}; !maps.Equal(kinds, want) {
+		t.Errorf("the fleet's routers are %v", kinds)
 	}
 }
 

@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "up":
 		if fs.NArg() != 1 {
-			return errors.New("up: name one topology: single-frr, single-bird, single-openbgpd")
+			return errors.New("up: name one topology: single-frr, single-bird, single-openbgpd, fleet")
 		}
 		p, clean, err := programs()
 		if err != nil {
@@ -176,6 +176,10 @@ func build(ctx context.Context, dir, product, service string) (p lab.Programs, c
 			clean()
 			return nil, nil, fmt.Errorf("building %s: %w", name, err)
 		}
+	}
+	if err := lab.Credentials(ctx, dir, p["steadycast"], filepath.Join(tmp, "pki")); err != nil {
+		clean()
+		return nil, nil, err
 	}
 	return p, clean, nil
 }

@@ -47,6 +47,7 @@ func (t *Table) Explain(name, typ string, client netip.Prefix) (Explanation, err
 	}
 	a := &responder{shared: &shared{udp: udpSize, secrets: Secrets{{}}}}
 	a.choose.draw = rand64()
+	a.choose.turn = rand64()
 	a.choose.trace = &e.Branch
 	a.located = client.Masked()
 	out := a.respond(nil, packet, t, netip.AddrPortFrom(client.Addr(), 1), moment{}, true)

@@ -103,8 +103,13 @@ type Agent struct {
 	unlinked   string
 	ledgerLost bool   // a remote ledger was not heard for long
 	beats      uint64 // so far
-	dirty      bool   // something is worth showing before the next beat
-	alarms     alarms
+	// tried is the newest staged table, and what is said of it.
+	tried struct {
+		at  steadycast.Fence
+		ack decide.Ack
+	}
+	dirty  bool // something is worth showing before the next beat
+	alarms alarms
 
 	// ── shared ──
 

@@ -38,6 +38,7 @@ func (a *Agent) committed() {
 		a.edition = e
 		a.follow(v.Table)
 	}
+	a.try(v)
 }
 
 // follow makes the plan of a table, and uses it. One that cannot be carried out
@@ -62,22 +63,28 @@ func (a *Agent) follow(t decide.Table) {
 // fitting is a plan without the services whose checks cannot be made on this
 // host, for want of a file say: one that is missing must not blind a node for the rest.
 func (a *Agent) fitting(p Plan) Plan {
-	p.Alarms = slices.Clone(p.Alarms)
-	p.Probes = slices.DeleteFunc(slices.Clone(p.Probes), func(s probe.Service) bool {
-		for _, c := range s.Checks {
-			if _, err := probe.Compile(c, a.env()); err != nil {
-				p.Alarms = append(p.Alarms, fmt.Sprintf("%s of %s is not looked at from here: %v", s.Name, s.Subject, err))
-				return true
-			}
-		}
-		return false
-	})
+	p, left := a.fits(p)
+	p.Alarms = append(slices.Clone(p.Alarms), left...)
 	for _, text := range p.Alarms {
 		if !slices.Contains(a.plan.Load().Alarms, text) {
 			a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: text})
 		}
 	}
 	return p
+}
+
+// fits is a plan with what can be made here, and what was left out and why.
+func (a *Agent) fits(p Plan) (_ Plan, left []string) {
+	p.Probes = slices.DeleteFunc(slices.Clone(p.Probes), func(s probe.Service) bool {
+		for _, c := range s.Checks {
+			if _, err := probe.Compile(c, a.env()); err != nil {
+				left = append(left, fmt.Sprintf("%s of %s is not looked at from here: %v", s.Name, s.Subject, err))
+				return true
+			}
+		}
+		return false
+	})
+	return p, left
 }
 
 // use makes a plan the one in force, in one turn of the owner.
@@ -146,6 +153,8 @@ func (a *Agent) listenToLedger() {
 		a.committed()
 	case a.untold.Swap(false):
 		a.committed()
+	case a.o.Derive != nil:
+		a.try(a.o.Ledger.View())
 	}
 }
 

@@ -365,3 +365,56 @@ func TestDistantLedger(t *testing.T) {
 		f.wires(3*time.Second, "fra=gone", "ams=normal", "lon=normal")
 	})
 }
+
+// A staged table is tried here and answered: with what it would change, or why
+// it cannot be. Nothing follows until it is in force.
+func TestStagedTable(t *testing.T) {
+	inFleet(t, func(f *together) {
+		refuses := atomic.Bool{}
+		for _, site := range []string{"ams", "fra", "lon"} {
+			f.serve(site, "up")
+			derive := f.derive(site)
+			f.start(site, func(o *Options) {
+				o.Derive = func(t decide.Table) (Plan, error) {
+					p, err := derive(t)
+					if len(t.Services) > 1 && site == "lon" && refuses.Load() {
+						p.Alarms = []string{"198.51.100.0/24 is outside bgp.allow"}
+					}
+					return p, err
+				}
+			})
+		}
+		f.wires(30*time.Second, "fra=normal")
+		stage := func() decide.View {
+			f.Helper()
+			next := f.table
+			next.Revision = 0
+			next.Services = append(slices.Clone(next.Services), decide.Service{Name: "dns", Prefixes: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}})
+			r, err := f.led.Enter(f.Context(), decide.Wish{Kind: decide.KindStage, By: "ann", Reason: "more", Table: &next})
+			if err != nil || r.Refused != nil || r.Invalid != "" {
+				f.Fatal(err, r)
+			}
+			f.wires(3*time.Second, "fra=normal")
+			return f.led.View()
+		}
+		v := stage()
+		if len(v.Acks) != 3 {
+			f.Fatalf("acks: %+v", v.Acks)
+		}
+		for _, k := range v.Acks {
+			want := []string{"198.51.100.0/24 is announced here, once its checks pass and a permit is given",
+				"dns of ams: looked at from here", "dns of fra: looked at from here", "dns of lon: looked at from here"}
+			if k.Refusal != "" || !slices.Equal(k.Changes, want) {
+				f.Errorf("%s: %q %q", k.Node, k.Refusal, k.Changes)
+			}
+		}
+		if v.Table.Revision != 1 || len(f.peers["ams"]) != 2 {
+			f.Errorf("it is in force: %+v", v.Table)
+		}
+		refuses.Store(true)
+		v = stage()
+		if i := slices.IndexFunc(v.Acks, func(k decide.Ack) bool { return k.Site == "lon" }); i < 0 || v.Acks[i].Refusal != "198.51.100.0/24 is outside bgp.allow" || len(v.Acks) != 3 {
+			f.Errorf("acks: %+v", v.Acks)
+		}
+	})
+}

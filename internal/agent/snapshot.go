@@ -47,6 +47,11 @@ func (a *Agent) publish() {
 // what is not there is not logged, dumped or answered.
 func shown(v decide.View) decide.View {
 	v.Table.Source = ""
+	if v.Staged != nil {
+		s := *v.Staged
+		s.Table.Source = ""
+		v.Staged = &s
+	}
 	return v
 }
 

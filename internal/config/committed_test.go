@@ -203,3 +203,24 @@ func TestTableTextIsKept(t *testing.T) {
 		t.Errorf("it says %v", ps)
 	}
 }
+
+// TestDiffTables: what only the text of two tables says is told, too; a comment
+// is a change of nothing else.
+func TestDiffTables(t *testing.T) {
+	for _, x := range []struct{ name, old, new, want string }{
+		{"nothing", "", "", ""},
+		{"a comment", "# what all", "# what else all", "the text of the table changes, and nothing that it says"},
+		{"a check", "192.0.2.80:80", "192.0.2.80:81", "services[web].checks[port].target 192.0.2.80:80 → 192.0.2.80:81: no session or route is touched"},
+		{"a rule", "fall: 2", "fall: 4", "services[web].health.fall 2 → 4: no session or route is touched"},
+		{"an address", "address: [198.51.100.3]", "address: [198.51.100.4]", "sites[lon].address"},
+	} {
+		var lines []string
+		for _, c := range DiffTables(committed(t, fleetTable), committed(t, strings.Replace(fleetTable, x.old, x.new, 1))) {
+			lines = append(lines, c.Text)
+		}
+		got := strings.Join(lines, "\n")
+		if x.want == "" && got != "" || !strings.Contains(got, x.want) {
+			t.Errorf("%s: %s", x.name, got)
+		}
+	}
+}

@@ -244,9 +244,26 @@ func effectOf(path, how string) (Effect, string) {
 }
 
 // DiffTables tells what going from one table to another changes, wherever the
-// nodes are.
+// nodes are. Of tables that carry their text the checks are compared, too.
 func DiffTables(old, next decide.Table) []Change {
-	a, b := FleetOf(old.WithDefaults()), FleetOf(next.WithDefaults())
+	a, readA := fullFleet(old)
+	b, readB := fullFleet(next)
+	if !readA || !readB {
+		a, b = FleetOf(old.WithDefaults()), FleetOf(next.WithDefaults())
+	}
 	a.Revision, b.Revision = 0, 0
-	return Diff(&Config{Fleet: a}, &Config{Fleet: b})
+	changes := Diff(&Config{Fleet: a}, &Config{Fleet: b})
+	if len(changes) == 0 && old.Source != next.Source {
+		changes = []Change{{Effect: EffectPolicy, Text: "the text of the table changes, and nothing that it says"}}
+	}
+	return changes
+}
+
+// fullFleet is all that a table's text says, if it says the table.
+func fullFleet(t decide.Table) (Fleet, bool) {
+	if t.Source == "" {
+		return Fleet{}, false
+	}
+	f, ps := ParseTable(committedFile, []byte(t.Source))
+	return f, ps.Err() == nil && samePolicy(f.Table(), t)
 }

@@ -76,6 +76,8 @@ type Plan struct {
 	Config  api.Config
 	// Alarms say what of the table cannot be carried out here, and is left out.
 	Alarms []string
+	// Notes are for a person's look; nothing is left out for them.
+	Notes []string
 }
 
 // Agent is one site's judge. All fields above the line belong to the goroutine

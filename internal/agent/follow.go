@@ -65,6 +65,11 @@ func (a *Agent) follow(t decide.Table) {
 func (a *Agent) fitting(p Plan) Plan {
 	p, left := a.fits(p)
 	p.Alarms = append(slices.Clone(p.Alarms), left...)
+	for _, text := range p.Notes {
+		if !slices.Contains(a.plan.Load().Notes, text) {
+			a.o.Logger.Warn("the fleet's table", "problem", text)
+		}
+	}
 	for _, text := range p.Alarms {
 		if !slices.Contains(a.plan.Load().Alarms, text) {
 			a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: text})

@@ -70,7 +70,7 @@ func (d *daemon) reload(ctx context.Context, who string, dryRun bool) (api.Reloa
 		return out, d.agent.reloadWorked(ctx)
 	}
 	if fleet {
-		err = d.agent.rederive(ctx, derive(next, d.agent.o.Logger))
+		err = d.agent.rederive(ctx, derive(next))
 	} else {
 		err = d.agent.Reload(ctx, planOf(next), who)
 	}

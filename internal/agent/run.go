@@ -157,7 +157,7 @@ func joinFleet(_ context.Context, o DaemonOptions, opts *Options) (leave func(),
 		ln.Close()
 		return nil, err
 	}
-	opts.Ledger, opts.Derive, opts.Alarms = led, derive(o.Config, o.Logger), o.Credentials.Alarms
+	opts.Ledger, opts.Derive, opts.Alarms = led, derive(o.Config), o.Credentials.Alarms
 	opts.Mesh = MeshOver(mesh.Options{Credentials: o.Credentials, Log: o.Logger}, ln)
 	if !slices.Contains(n.Roles, "speaker") {
 		opts.Speak = nil
@@ -166,7 +166,7 @@ func joinFleet(_ context.Context, o DaemonOptions, opts *Options) (leave func(),
 }
 
 // derive makes plans of committed tables for the node of a configuration.
-func derive(c *config.Config, log *slog.Logger) func(decide.Table) (Plan, error) {
+func derive(c *config.Config) func(decide.Table) (Plan, error) {
 	return func(t decide.Table) (Plan, error) {
 		next, problems, err := c.With(t)
 		if err != nil {
@@ -175,7 +175,7 @@ func derive(c *config.Config, log *slog.Logger) func(decide.Table) (Plan, error)
 		p := planOf(next)
 		for _, x := range problems {
 			if x.Warning {
-				log.Warn("the fleet's table", "problem", x.String())
+				p.Notes = append(p.Notes, x.String())
 			} else {
 				p.Alarms = append(p.Alarms, x.String())
 			}

@@ -71,12 +71,12 @@ func differences(site string, old, next Plan) (out []string) {
 	hosts := func(a, b []netip.Prefix, what string) {
 		for _, p := range a {
 			if !slices.Contains(b, p) {
-				say("%v is %s this host", p.Addr(), what)
+				say("%v %s this host", p.Addr(), what)
 			}
 		}
 	}
-	hosts(next.VIPs, old.VIPs, "put on")
-	hosts(old.VIPs, next.VIPs, "taken from")
+	hosts(next.VIPs, old.VIPs, "belongs on")
+	hosts(old.VIPs, next.VIPs, "does not belong any more on")
 	find := func(ss []probe.Service, s probe.Service) *probe.Service {
 		i := slices.IndexFunc(ss, func(x probe.Service) bool { return x.Name == s.Name && x.Subject == s.Subject })
 		if i < 0 {

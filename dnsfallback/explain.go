@@ -45,7 +45,7 @@ func (t *Table) Explain(name, typ string, client netip.Prefix) (Explanation, err
 	if err != nil {
 		return e, err
 	}
-	a := &responder{shared: &shared{udp: udpSize, secrets: Secrets{{}}}}
+	a := &responder{shared: &shared{udp: udpSize}}
 	a.choose.draw = rand64()
 	a.choose.turn = rand64()
 	a.choose.trace = &e.Branch

@@ -70,7 +70,7 @@ func answering(t testing.TB, at netip.AddrPort, zone string) {
 		if err == nil {
 			c.SetDeadline(time.Now().Add(time.Second))
 			d := &dns.Conn{Conn: c}
-			d.Write(question(t, zone, "SOA"))
+			d.Write(question(t, zone, "SOA", func(m *dns.Msg) { m.RecursionDesired = true }))
 			m, err := d.ReadMsg()
 			c.Close()
 			if err == nil && len(m.Answer) == 1 {

@@ -17,7 +17,9 @@ func newResponder(s Secrets, limit *limiter) *responder {
 	if s == nil {
 		s = Secrets{{1, 2, 3}}
 	}
-	return &responder{shared: &shared{udp: udpSize, nsid: []byte("fra-1"), secrets: s, alive: 100}, limit: limit}
+	a := &responder{shared: &shared{udp: udpSize, nsid: []byte("fra-1"), alive: 100}, limit: limit}
+	a.secrets.Store(&s)
+	return a
 }
 
 // respond gives the answer to a packet, nil for none.

@@ -3,6 +3,7 @@ package dnsfallback
 import (
 	"encoding/binary"
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/miekg/dns"
 )
@@ -67,7 +68,7 @@ type responder struct {
 // shared is what all responders of a server have in common.
 type shared struct {
 	nsid    []byte
-	secrets Secrets
+	secrets atomic.Pointer[Secrets]
 	// alive is the idle timeout of a connection in tenths of a second, as RFC 7828 §3.1 tells it.
 	alive uint16
 	udp   int // the most octets of one datagram
@@ -204,11 +205,12 @@ func (a *responder) identify(addr netip.Addr, now moment) bool {
 	q, x := &a.q, &a.x
 	x.hasCookie = true
 	copy(x.cookie[:], q.cookie[:clientCookieLen])
-	good, renew := a.secrets.verify(q.cookie, addr, now.unix)
+	secrets := *a.secrets.Load()
+	good, renew := secrets.verify(q.cookie, addr, now.unix)
 	if good && !renew {
 		copy(x.cookie[:], q.cookie)
 	} else {
-		a.secrets.sign((*[serverCookieLen]byte)(x.cookie[clientCookieLen:]), q.cookie, addr, now.unix)
+		secrets.sign((*[serverCookieLen]byte)(x.cookie[clientCookieLen:]), q.cookie, addr, now.unix)
 	}
 	switch {
 	case good:

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -30,11 +32,25 @@ type Server struct {
 	door door
 }
 
+// TakeOver is [Listen] with the sockets of a server before, from its
+// [Server.Files]: the same addresses and as many workers. When that one stops,
+// no query is lost. The files are the caller's to close.
+func TakeOver(s Settings, secrets Secrets, files []*os.File) (*Server, error) {
+	s = s.WithDefaults()
+	if want := len(s.Listen) * (1 + s.Workers); len(files) != want {
+		return nil, fmt.Errorf("%d sockets were handed over, and %d addresses with %d workers need %d", len(files), len(s.Listen), s.Workers, want)
+	}
+	return listen(s, secrets, files)
+}
+
 // Listen opens the sockets of a server. It answers nothing until [Server.Serve]
 // is called, which wants a table first. With no secrets, cookies are signed by
 // one that no other node knows.
 func Listen(s Settings, secrets Secrets) (*Server, error) {
-	s = s.WithDefaults()
+	return listen(s.WithDefaults(), secrets, nil)
+}
+
+func listen(s Settings, secrets Secrets, files []*os.File) (*Server, error) {
 	if ps := s.Problems(); len(ps) > 0 {
 		return nil, errors.New(ps[0].String())
 	}
@@ -46,20 +62,88 @@ func Listen(s Settings, secrets Secrets) (*Server, error) {
 	v := &Server{
 		settings: s,
 		shared: &shared{
-			nsid: []byte(s.Identity), secrets: secrets, udp: udpSize,
+			nsid: []byte(s.Identity), udp: udpSize,
 			alive: uint16(min(s.TCP.Idle/(100*time.Millisecond), 1<<16-1)),
 		},
 		began: time.Now(),
 		seed:  [2]uint64{binary.LittleEndian.Uint64(random[16:]), binary.LittleEndian.Uint64(random[24:])},
 	}
+	v.shared.secrets.Store(&secrets)
 	v.door = door{most: s.TCP.Connections, each: s.TCP.PerNetwork, from: map[netip.Prefix]int{}}
 	for _, at := range s.Listen {
-		if err := v.open(at); err != nil {
+		var err error
+		if files == nil {
+			err = v.open(at)
+		} else {
+			err = v.take(at, files[:1+s.Workers])
+			files = files[1+s.Workers:]
+		}
+		if err != nil {
 			v.close()
 			return nil, err
 		}
 	}
 	return v, nil
+}
+
+// Files are the server's sockets, to be given to the process that follows it: in
+// the order of [Settings.Listen], for each address the one of TCP and then those
+// of UDP. What has arrived at them waits there, whoever reads it.
+func (v *Server) Files() ([]*os.File, error) {
+	var out []*os.File
+	add := func(f *os.File, err error) error {
+		if err == nil {
+			out = append(out, f)
+		}
+		return err
+	}
+	for i, l := range v.tcp {
+		err := add(l.File())
+		for _, c := range v.udp[i*v.settings.Workers : (i+1)*v.settings.Workers] {
+			err = errors.Join(err, add(c.File()))
+		}
+		if err != nil {
+			for _, f := range out {
+				f.Close()
+			}
+			return nil, fmt.Errorf("handing %v over: %w", l.Addr(), err)
+		}
+	}
+	return out, nil
+}
+
+// take takes the sockets of one address from a server before, as Files gave them.
+func (v *Server) take(at netip.AddrPort, files []*os.File) error {
+	l, err := net.FileListener(files[0])
+	if err != nil {
+		return fmt.Errorf("taking %v over: %w", at, err)
+	}
+	t, ok := l.(*net.TCPListener)
+	if !ok {
+		l.Close()
+		return fmt.Errorf("taking %v over: a socket of another kind", at)
+	}
+	v.tcp = append(v.tcp, t)
+	is := []netip.AddrPort{t.Addr().(*net.TCPAddr).AddrPort()}
+	for _, f := range files[1:] {
+		c, err := net.FilePacketConn(f)
+		if err != nil {
+			return fmt.Errorf("taking %v over: %w", at, err)
+		}
+		u, ok := c.(*net.UDPConn)
+		if !ok {
+			c.Close()
+			return fmt.Errorf("taking %v over: a socket of another kind", at)
+		}
+		v.udp = append(v.udp, u)
+		is = append(is, u.LocalAddr().(*net.UDPAddr).AddrPort())
+	}
+	for _, got := range is {
+		if got.Addr().Unmap() != at.Addr() || at.Port() != 0 && got.Port() != at.Port() {
+			return fmt.Errorf("taking %v over: a socket is bound to %v", at, got)
+		}
+	}
+	return nil
 }
 
 // open opens the sockets of one address: TCP first, since for port 0 it chooses the port.
@@ -137,6 +221,16 @@ func (v *Server) Set(t *Table) error {
 	}
 }
 
+// SetSecrets makes these sign and verify cookies from now on.
+func (v *Server) SetSecrets(s Secrets) error {
+	if len(s) == 0 {
+		return errors.New("no secret to sign cookies with; the present ones stay")
+	}
+	s = slices.Clone(s)
+	v.shared.secrets.Store(&s)
+	return nil
+}
+
 // Table is the one that is answered from; nil before the first.
 func (v *Server) Table() *Table { return v.table.Load() }
 
@@ -150,7 +244,7 @@ func (v *Server) Serve(ctx context.Context) error {
 	if v.table.Load() == nil {
 		return errors.New("there is no table to answer from")
 	}
-	var wg sync.WaitGroup
+	var wg, accepting sync.WaitGroup
 	for _, c := range v.udp {
 		w, err := newWorker(v, c)
 		if err != nil {
@@ -159,7 +253,7 @@ func (v *Server) Serve(ctx context.Context) error {
 		wg.Go(w.run)
 	}
 	for _, l := range v.tcp {
-		wg.Go(func() { v.accept(l) })
+		accepting.Go(func() { v.accept(l) })
 	}
 	<-ctx.Done()
 	now := time.Now()
@@ -169,7 +263,8 @@ func (v *Server) Serve(ctx context.Context) error {
 	for _, l := range v.tcp {
 		l.Close()
 	}
-	v.door.shut(now)
+	accepting.Wait() // those who were let in are answered
+	v.door.shut(now.Add(lastWords))
 	wg.Wait()
 	return nil
 }

@@ -101,7 +101,7 @@ var client = netip.MustParseAddrPort("203.0.113.7:5353")
 // ask gives the answer of a table to a packet, as an independent codec reads it.
 func ask(t testing.TB, table *Table, packet []byte, limit int) *dns.Msg {
 	t.Helper()
-	a := &responder{shared: &shared{udp: udpSize, nsid: []byte("fra-1"), secrets: Secrets{{1}}}}
+	a := newResponder(nil, nil)
 	out := a.respond(nil, packet, table, client, moment{}, true)
 	if limit < dns.MaxMsgSize {
 		a.udp = limit
@@ -308,7 +308,7 @@ func TestNoAllocation(t *testing.T) {
 			m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_NSID{Code: dns.EDNS0NSID}, &dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: "0102030405060708"},
 				&dns.EDNS0_SUBNET{Code: dns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, Address: net.IP{203, 0, 113, 0}}}
 		})
-		a := &responder{shared: &shared{udp: udpSize, nsid: []byte("fra-1"), secrets: Secrets{{1}}}, limit: newLimiter(100, 2, [2]uint64{})}
+		a := newResponder(nil, newLimiter(100, 2, [2]uint64{}))
 		buf := make([]byte, 0, udpSize)
 		var now moment
 		if got := testing.AllocsPerRun(100, func() {
@@ -327,7 +327,7 @@ func BenchmarkAnswer(b *testing.B) {
 	for _, n := range []string{"www.example.com", "no.such.example.com", "x.sub.example.com"} {
 		b.Run(n, func(b *testing.B) {
 			p := question(b, n, "A")
-			a := &responder{shared: &shared{udp: udpSize, secrets: Secrets{{1}}}, limit: newLimiter(1e6, 2, [2]uint64{})}
+			a := newResponder(nil, newLimiter(1e6, 2, [2]uint64{}))
 			buf := make([]byte, 0, udpSize)
 			var now moment
 			b.ReportAllocs()

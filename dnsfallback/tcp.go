@@ -19,7 +19,7 @@ type door struct {
 	mu     sync.Mutex
 	inside map[net.Conn]netip.Prefix
 	from   map[netip.Prefix]int
-	closed time.Time // when it was shut; zero before
+	closed time.Time // by when all must have left; zero while it is open
 	wg     sync.WaitGroup
 }
 
@@ -60,12 +60,17 @@ func (d *door) leave(c net.Conn) {
 	d.wg.Done()
 }
 
-// shut lets nobody in any more, and wakes those who wait for a query.
-func (d *door) shut(now time.Time) {
+// lastWords is how long those who are inside may go on when the server stops:
+// their next query may be on its way.
+const lastWords = 500 * time.Millisecond
+
+// shut lets nobody in any more, and waits until all have left, which they must by
+// the given time.
+func (d *door) shut(by time.Time) {
 	d.mu.Lock()
-	d.closed = now
+	d.closed = by
 	for c := range d.inside {
-		c.SetReadDeadline(now)
+		c.SetReadDeadline(by)
 	}
 	d.mu.Unlock()
 	d.wg.Wait()

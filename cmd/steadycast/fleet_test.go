@@ -423,6 +423,16 @@ func TestFleet(t *testing.T) {
 	if got := count(); got != moved || !fra.in() || !ok || row.State == api.Withdrawn {
 		t.Errorf("%d UPDATEs without a ledger; fra is %+v", got-moved, row)
 	}
+	// A node that starts now goes on from what it remembers.
+	lon.kill("agent")
+	lon.start("agent")
+	f.until("lon judges its site by the table that it remembers", func() bool {
+		row, ok := lon.row()
+		return ok && row.State == api.Announced
+	})
+	if got := count(); got != moved {
+		t.Errorf("%d UPDATEs because an agent started without a ledger", got-moved)
+	}
 	// And when they are back, what must go goes.
 	ams.start("ledger")
 	lon.start("ledger")

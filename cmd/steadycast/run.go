@@ -21,8 +21,8 @@ a first try, containers and the lab. In production each role is better a unit of
 the service manager, so that the agent can be upgraded alone: restarting this
 process restarts the speaker too, and that moves routes.
 
-  SIGTERM   stop the agent, then the speaker, which drains; again: at once
-  SIGHUP    both read node.yaml again`,
+  SIGTERM   stop the other roles, then the speaker, which drains; again: at once
+  SIGHUP    speaker and agent read node.yaml again`,
 		func(cmd *cobra.Command, load loader) error {
 			cfg, log, flush, err := load.first("run")
 			if err != nil {

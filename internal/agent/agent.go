@@ -133,6 +133,7 @@ type Agent struct {
 	keepFailed  atomic.Bool
 	took        durations
 	probesAt    time.Duration // node time at which the scheduler's clock is zero
+	start32     uint64        // the number of this start, above all sequence numbers of a start
 }
 
 // New makes an agent ready to run. It reads what the node remembers and touches
@@ -206,6 +207,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		defer cancel()
 	}
 
+	a.start32 = a.memory.Incarnation << 32
 	a.probes = probe.NewScheduler(probe.Options{OnResult: a.observed, OnCheck: a.took.put, Env: a.env()})
 	a.probesAt = a.now()
 	defer a.probes.Stop()
@@ -220,10 +222,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	changed, stopWatch := a.o.Ledger.Watch()
 	defer stopWatch()
 
-	var severed chan error // the mesh ended, which it should not
+	var ended chan error // the mesh ended, which it should not
 	if a.link != nil {
-		severed = make(chan error, 1)
-		helpers.Go(func() { severed <- a.link.Run(ctx) })
+		ended = make(chan error, 1)
+		helpers.Go(func() { ended <- a.link.Run(ctx) })
 	}
 
 	a.committed()
@@ -232,7 +234,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.probes.Hurry(s.Name)
 		}
 	}
-	switch again, err := a.loop(ctx, changed, severed); {
+	switch again, err := a.loop(ctx, changed, ended); {
 	case err != nil:
 		return fmt.Errorf("the links to other nodes have ended: %w", err)
 	case !again:
@@ -246,7 +248,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // loop is the owner. It never blocks on anything but its inputs. It ends with
 // ctx, with the mesh, or when another start must take over.
-func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, severed <-chan error) (again bool, err error) {
+func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, ended <-chan error) (again bool, err error) {
 	beat := time.NewTicker(min(time.Second, a.o.AliveWithin))
 	defer beat.Stop()
 	wake := time.NewTimer(0)
@@ -268,7 +270,7 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, severed <-cha
 		select {
 		case <-ctx.Done():
 			return false, nil
-		case err := <-severed:
+		case err := <-ended:
 			if ctx.Err() == nil && err == nil {
 				err = errors.New("no reason given")
 			}

@@ -2,8 +2,10 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -53,9 +55,11 @@ type listening struct {
 func (l listening) Run(ctx context.Context) error { return l.Mesh.Run(ctx, l.ln) }
 
 // observed is called by the scheduler. What is seen of this site is judged here,
-// and what is seen of others there; the voters are told of both.
+// and what is seen of others there; the voters are told of both. Sequence numbers
+// go on over restarts, so that nobody takes what is new for what he heard before.
 func (a *Agent) observed(o steadycast.Observation, started time.Duration) {
 	from := a.probesAt + started
+	o.Seq += a.start32
 	if o.Subject == a.o.Site {
 		a.rounds.put(o)
 		a.seen.put(decide.Observed{Observation: o, From: from})
@@ -70,6 +74,31 @@ func (a *Agent) observed(o steadycast.Observation, started time.Duration) {
 // as the nonce of ours that it echoes.
 func (a *Agent) heardOf(h mesh.Heard) {
 	a.seen.put(decide.Observed{Observation: h.Observation, From: h.Issued.Sub(a.start)})
+}
+
+// linkLost is how long a link may be down before that is an alarm: longer than the
+// restart of what is at its other end.
+const linkLost = 30 * time.Second
+
+// severed says which links have been down for long.
+func severed(links []mesh.LinkStatus) (alarms []string) {
+	const most = 3 // told one by one; more have one cause
+	var down []string
+	for _, l := range links {
+		if l.State != mesh.LinkDown || l.For < linkLost {
+			continue
+		}
+		down = append(down, l.Name)
+		text := fmt.Sprintf("no link to %s at %v", l.Name, l.Addr)
+		if l.Error != "" {
+			text += ": " + l.Error
+		}
+		alarms = append(alarms, text)
+	}
+	if len(down) > most {
+		return []string{fmt.Sprintf("no link to %d of %d nodes: %s and others", len(down), len(links), strings.Join(down[:most], ", "))}
+	}
+	return alarms
 }
 
 // readers are whom a site tells what it sees: the nodes of the sites that it

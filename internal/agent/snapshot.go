@@ -185,6 +185,11 @@ func (a *Agent) standing(x decide.Explanation) []api.Alarm {
 	for _, text := range a.plan.Load().Alarms {
 		add(text, "steadycast check FILE")
 	}
+	if a.link != nil {
+		for _, text := range severed(a.link.Peers().Links) {
+			add(text, "steadycast ledger members")
+		}
+	}
 	if a.unlinked != "" {
 		add(a.unlinked, "steadycast check FILE")
 	}

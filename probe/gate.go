@@ -42,7 +42,8 @@ const (
 	eager = 10
 )
 
-const notYet = "the controls have not answered yet"
+// NotYet is why a vantage is no voice when it has just begun to look.
+const NotYet = "the controls have not answered yet"
 
 // pass gives out what can go, or keeps it. It reports whether controls are wanted now.
 func (g *gate) pass(h held, strict bool, out func(steadycast.Observation, time.Duration)) (wanted bool) {
@@ -113,7 +114,7 @@ func (g *gate) judged(r steadycast.Result, began, now time.Duration, out func(st
 // longer, and other controls have to answer first.
 func (g *gate) set(on, same bool, has func(serviceKey) bool, out func(steadycast.Observation, time.Duration)) {
 	if g.on = on; !same {
-		g.why = notYet
+		g.why = NotYet
 	}
 	old := g.waiting
 	g.waiting = nil

@@ -240,13 +240,13 @@ func TestFirstControls(t *testing.T) {
 		b.bodies["n1"] = w.body("n1", hardR)
 		b.bodies["web"] = w.body("web", upR)
 		b.set(Service{Name: "web", Subject: "fra", Vantage: "ams", Checks: []Check{check("web")}}, long.Service("ams"))
-		if n := b.s.Stats(); n.Ineligible != notYet {
+		if n := b.s.Stats(); n.Ineligible != NotYet {
 			t.Errorf("%+v", n)
 		}
 		b.pass(1400 * time.Millisecond)
 		got := b.take()
 		for _, x := range got {
-			if x.Ineligible != notYet {
+			if x.Ineligible != NotYet {
 				t.Errorf("%v: %q", x.at, x.Ineligible)
 			}
 		}
@@ -345,7 +345,7 @@ func TestControlsChange(t *testing.T) {
 		c.Interval = 2 * time.Second
 		web := Service{Name: "web", Subject: "fra", Vantage: "ams", Checks: []Check{check("web")}}
 		b.set(web, c.Service("ams"))
-		if n := b.s.Stats(); n.Ineligible != notYet {
+		if n := b.s.Stats(); n.Ineligible != NotYet {
 			t.Errorf("other controls, and already %+v", n)
 		}
 		b.pass(5 * time.Second)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -179,7 +180,12 @@ func renderChecks(s style, page *api.Page[api.CheckRow]) string {
 	if len(rows) == 0 {
 		return "no check is configured\n"
 	}
-	t := &table{columns: words("SITE", "SERVICE", "CHECK", "KIND", "RESULT", "AGE", "LAST UP", ">TOOK", ">LATE", "WHY")}
+	of := slices.ContainsFunc(rows, func(r api.CheckRow) bool { return r.Check.Subject != "" })
+	columns := words("SITE", "SERVICE", "CHECK", "KIND", "RESULT", "AGE", "LAST UP", ">TOOK", ">LATE", "WHY")
+	if of { // a node of a fleet looks at others, too
+		columns = slices.Insert(columns, 1, words("OF")...)
+	}
+	t := &table{columns: columns}
 	for _, r := range rows {
 		c := r.Check
 		result := outcome(s, c.Result.Outcome)
@@ -192,9 +198,13 @@ func renderChecks(s style, page *api.Page[api.CheckRow]) string {
 		if c.Result.Outcome == steadycast.Up {
 			why = ""
 		}
-		t.add(cell{r.Site, plain}, cell{c.Service, plain}, cell{c.Name, plain}, cell{c.Kind, plain}, result,
-			cell{span(now, c.At), plain}, cell{span(now, c.LastSuccess), plain}, cell{latency(c.Result.Took), plain},
-			cell{latency(c.Lag), plain}, cell{why, plain})
+		cells := []cell{{r.Site, plain}, {c.Service, plain}, {c.Name, plain}, {c.Kind, plain}, result,
+			{span(now, c.At), plain}, {span(now, c.LastSuccess), plain}, {latency(c.Result.Took), plain},
+			{latency(c.Lag), plain}, {why, plain}}
+		if of {
+			cells = slices.Insert(cells, 1, cell{c.Subject, plain})
+		}
+		t.add(cells...)
 	}
 	return t.render(s)
 }

@@ -66,6 +66,17 @@ func solo(t testing.TB) *api.Snapshot {
 	return s
 }
 
+// watching is a fleet whose site ams looks at two others.
+func watching(t testing.TB) *api.Snapshot {
+	s := fleet(t)
+	for _, subject := range []string{"fra", "gru"} {
+		c := s.Sites[0].Checks[0]
+		c.Subject = subject
+		s.Sites[0].Checks = append(s.Sites[0].Checks, c)
+	}
+	return s
+}
+
 // starting is a node that never announced, and whose newest reload was refused.
 func starting(t testing.TB) *api.Snapshot {
 	s := solo(t)
@@ -126,6 +137,7 @@ func TestPages(t *testing.T) {
 		"peers":           renderPeers(wide, page(f, f.Peers(""))),
 		"routes":          renderRoutes(wide, page(f, f.Routes("", "", netip.Prefix{}, false))),
 		"checks":          renderChecks(wide, page(f, f.CheckRows("", ""))),
+		"checks-fleet":    renderChecks(wide, page(f, watching(t).CheckRows("ams", ""))),
 		"checks-ascii":    renderChecks(ascii, page(f, f.CheckRows("", ""))),
 		"events":          events(wide),
 		"why-held":        why(wide, "fra", 0),

@@ -103,6 +103,7 @@ type Agent struct {
 	unfit   string  // why it cannot be carried out here
 	// unlinked is why whom this node tells is not what the table says.
 	unlinked   string
+	ineligible string // why what this node sees of others does not count
 	ledgerLost bool   // a remote ledger was not heard for long
 	beats      uint64 // so far
 	// tried is the newest staged table, and what is said of it.
@@ -298,6 +299,7 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, ended <-chan 
 		case <-beat.C:
 			a.beat()
 			a.listenToLedger()
+			a.believe()
 			a.dirty = true
 		case <-show.C:
 			if a.dirty {

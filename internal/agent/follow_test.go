@@ -270,6 +270,60 @@ func TestUnheardIsNotFailure(t *testing.T) {
 	})
 }
 
+// Who cannot be believed is no voice, whatever it sees, and says so once.
+func TestControlsGoWrong(t *testing.T) {
+	inFleet(t, func(f *together) {
+		look := func(name string) probe.Check {
+			return probe.Check{Name: name, Kind: "file", Target: filepath.Join(f.dir, name), File: &probe.File{MaxAge: time.Hour}}
+		}
+		controls := probe.Controls{Interval: time.Second, Positive: []probe.Check{look("a"), look("b"), look("c")}, Negative: []probe.Check{look("wrong")}}
+		agents := map[string]*Agent{}
+		for _, name := range []string{"a", "b", "c"} {
+			f.serve(name, "up")
+		}
+		f.serve("wrong", "down")
+		for _, site := range []string{"ams", "fra", "lon"} {
+			f.serve(site, "up")
+			derive := f.derive(site)
+			agents[site] = f.start(site, func(o *Options) {
+				o.Derive = func(t decide.Table) (Plan, error) {
+					p, err := derive(t)
+					p.Probes = append(p.Probes, controls.Service(site))
+					return p, err
+				}
+			})
+		}
+		alarmed := func() (n int) {
+			for _, a := range agents {
+				for _, x := range a.snapshot.Load().Alarms {
+					if strings.Contains(x.Text, "does not count: controls: ") {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		f.wires(30*time.Second, "ams=normal", "fra=normal", "lon=normal")
+		if n := alarmed(); n != 0 || f.log.count("does not count: ") != 0 {
+			t := agents["ams"].snapshot.Load().Alarms
+			f.Errorf("%d alarms while all is well: %v\n%s", n, t, f.log)
+		}
+		f.serve("b", "down")
+		f.serve("c", "down")
+		f.wires(10*time.Second, "fra=normal")
+		f.serve("fra", "down")
+		f.wires(time.Minute, "ams=normal", "fra=normal", "lon=normal")
+		if n := alarmed(); n != 3 || f.log.count("at=ams", "alarm", "does not count: ") != 1 {
+			f.Errorf("%d alarms\n%s", n, f.log)
+		}
+		f.serve("b", "up")
+		f.wires(30*time.Second, "ams=normal", "fra=gone", "lon=normal")
+		if n := alarmed(); n != 0 || f.log.count("at=ams", "recovery", "counts again") != 1 {
+			f.Errorf("%d alarms after the end\n%s", n, f.log)
+		}
+	})
+}
+
 // Before there is a table nothing is probed or announced; with one, all is.
 func TestNoTableNoAnnouncement(t *testing.T) {
 	inFleet(t, func(f *together) {

@@ -11,6 +11,7 @@ import (
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/mesh"
+	"github.com/steadycast/steadycast/probe"
 )
 
 // Mesh is this node's end of the links to other nodes. All methods may be called
@@ -53,6 +54,21 @@ type listening struct {
 }
 
 func (l listening) Run(ctx context.Context) error { return l.Mesh.Run(ctx, l.ln) }
+
+// believe says so when what this node sees of others has stopped to count, and
+// when it counts again. While it has just begun to look nothing is wrong yet.
+func (a *Agent) believe() {
+	why := a.probes.Stats().Ineligible
+	switch {
+	case why == probe.NotYet:
+	case why == "" && a.ineligible != "":
+		a.ineligible = ""
+		a.say(steadycast.Event{Kind: steadycast.EventRecovery, Reason: "what this node sees of other sites counts again"})
+	case why != "" && a.ineligible == "":
+		a.ineligible = "what this node sees of other sites does not count: " + why
+		a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: a.ineligible})
+	}
+}
 
 // observed is called by the scheduler. What is seen of this site is judged here,
 // and what is seen of others there; the voters are told of both. Sequence numbers

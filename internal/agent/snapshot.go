@@ -122,7 +122,10 @@ func (a *Agent) showChecks(wall time.Time) []api.Check {
 	zero := a.start.Add(a.probesAt)
 	for _, c := range status {
 		v := api.Check{Name: c.Check, Service: c.Service, Kind: c.Kind, Target: c.Target, Result: c.Last, Lag: c.Lag,
-			Up: c.Ups, Down: c.Downs, Unknown: c.Unknowns, Took: a.took.of(c.Service, c.Check)}
+			Up: c.Ups, Down: c.Downs, Unknown: c.Unknowns, Took: a.took.of(c.Subject, c.Service, c.Check)}
+		if c.Subject != a.o.Site {
+			v.Subject = c.Subject
+		}
 		if c.Runs > 0 {
 			v.At = zero.Add(c.LastStart + c.Last.Took)
 		}
@@ -189,6 +192,9 @@ func (a *Agent) standing(x decide.Explanation) []api.Alarm {
 		for _, text := range severed(a.link.Peers().Links) {
 			add(text, "steadycast ledger members")
 		}
+	}
+	if a.ineligible != "" {
+		add(a.ineligible, "steadycast checks")
 	}
 	if a.unlinked != "" {
 		add(a.unlinked, "steadycast check FILE")

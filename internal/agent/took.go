@@ -14,12 +14,12 @@ type durations struct {
 	byCheck map[checkID]*api.Histogram
 }
 
-type checkID struct{ service, check string }
+type checkID struct{ subject, service, check string }
 
 func (d *durations) put(c probe.CheckStatus) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	id := checkID{c.Service, c.Check}
+	id := checkID{c.Subject, c.Service, c.Check}
 	h := d.byCheck[id]
 	if h == nil {
 		if d.byCheck == nil {
@@ -31,10 +31,10 @@ func (d *durations) put(c probe.CheckStatus) {
 	h.Observe(c.Last.Took)
 }
 
-func (d *durations) of(service, check string) (h api.Histogram) {
+func (d *durations) of(subject, service, check string) (h api.Histogram) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p := d.byCheck[checkID{service, check}]; p != nil {
+	if p := d.byCheck[checkID{subject, service, check}]; p != nil {
 		h = *p
 	}
 	return h

@@ -38,6 +38,29 @@ func TestRowsOfTheFleet(t *testing.T) {
 	}
 }
 
+// What a site sees of others says nothing of itself.
+func TestChecksOfOthersAreNotItsOwn(t *testing.T) {
+	before := fleet()
+	after := fleet()
+	for i := range after.Sites {
+		for _, c := range slices.Clone(after.Sites[i].Checks) {
+			c.Subject, c.Result.Outcome = "elsewhere", steadycast.Down
+			after.Sites[i].Checks = append(after.Sites[i].Checks, c)
+		}
+	}
+	for i, r := range before.Rows() {
+		if got := after.Rows()[i]; got.Checks != r.Checks || got.ChecksUp != r.ChecksUp {
+			t.Errorf("%v: %d of %d checks are up, and %d of %d with those of others", r.Unit, r.ChecksUp, r.Checks, got.ChecksUp, got.Checks)
+		}
+		if a, b := before.Why(r.Unit, nil), after.Why(r.Unit, nil); len(a.Checks) != len(b.Checks) {
+			t.Errorf("why %v: %d checks, and %d with those of others", r.Unit, len(a.Checks), len(b.Checks))
+		}
+	}
+	if n, m := len(before.CheckRows("", "")), len(after.CheckRows("", "")); m != 2*n {
+		t.Errorf("%d checks are shown, and %d with those of others", n, m)
+	}
+}
+
 // Every combination of what the ledger and the site can hold gives one word,
 // and the word never claims more than is proven.
 func TestShowingNeverClaimsMore(t *testing.T) {

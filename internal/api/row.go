@@ -154,7 +154,7 @@ func (x *index) row(v *decide.UnitView) Row {
 	}
 	r.Heard, r.Since = site.Heard, real.Since
 	for _, c := range site.Checks {
-		if slices.Contains(x.services[v.Unit.Prefix], c.Service) {
+		if c.Subject == "" && slices.Contains(x.services[v.Unit.Prefix], c.Service) {
 			r.Checks++
 			if c.Result.Outcome == steadycast.Up {
 				r.ChecksUp++

@@ -85,6 +85,8 @@ type Service struct {
 type Check struct {
 	Name    string `json:"name"`
 	Service string `json:"service"`
+	// Subject is the other site that is looked at; empty for the site's own checks.
+	Subject string `json:"subject,omitempty"`
 	Kind    string `json:"kind"`
 	// Target is what is probed, as written in the configuration.
 	Target string `json:"target,omitempty"`

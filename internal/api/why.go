@@ -57,7 +57,7 @@ func (s *Snapshot) Why(u steadycast.Unit, recent []steadycast.Event) *Why {
 				}
 			}
 			for _, c := range site.Checks {
-				if slices.Contains(of, c.Service) {
+				if c.Subject == "" && slices.Contains(of, c.Service) {
 					w.Checks = append(w.Checks, c)
 				}
 			}

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -253,11 +254,12 @@ func (s *sender) peer(site *api.Site, p *steadycast.Peer, late map[string]int) {
 
 func (s *sender) check(site string, c *api.Check) {
 	outcomes := []string{"up", "down", "unknown"}
-	states(s, checkStatus, c.Result.Outcome.String(), outcomes, site, c.Service, c.Name)
+	subject := cmp.Or(c.Subject, site)
+	states(s, checkStatus, c.Result.Outcome.String(), outcomes, site, subject, c.Service, c.Name)
 	for i, n := range []uint64{c.Up, c.Down, c.Unknown} {
-		s.put(checkResults, float64(n), site, c.Service, c.Name, outcomes[i])
+		s.put(checkResults, float64(n), site, subject, c.Service, c.Name, outcomes[i])
 	}
-	s.hist(checkDuration, &c.Took, site, c.Service, c.Name)
-	s.moment(checkSuccess, c.LastSuccess, site, c.Service, c.Name)
-	s.put(checkLag, c.Lag.Seconds(), site, c.Service, c.Name)
+	s.hist(checkDuration, &c.Took, site, subject, c.Service, c.Name)
+	s.moment(checkSuccess, c.LastSuccess, site, subject, c.Service, c.Name)
+	s.put(checkLag, c.Lag.Seconds(), site, subject, c.Service, c.Name)
 }

@@ -138,13 +138,13 @@ var (
 	siteHeard = define("peer_heard_timestamp_seconds", gauge,
 		"When the site's real state was last confirmed, in seconds since 1970.", "node")
 	checkStatus = define("check_status", gauge,
-		"1 for the newest outcome of the check.", "site", "service", "check", "status")
+		"1 for the newest outcome of the check.", "site", "subject", "service", "check", "status")
 	checkResults = define("check_results_total", counter,
-		"Results of the check.", "site", "service", "check", "status")
+		"Results of the check.", "site", "subject", "service", "check", "status")
 	checkDuration = define("check_duration_seconds", histogram,
-		"How long the check ran.", "site", "service", "check")
+		"How long the check ran.", "site", "subject", "service", "check")
 	checkSuccess = define("check_last_success_timestamp_seconds", gauge,
-		"When the check last came out up, in seconds since 1970; absent before the first time.", "site", "service", "check")
+		"When the check last came out up, in seconds since 1970; absent before the first time.", "site", "subject", "service", "check")
 	checkLag = define("check_lag_seconds", gauge,
-		"How late the newest round of the check started.", "site", "service", "check")
+		"How late the newest round of the check started.", "site", "subject", "service", "check")
 )

@@ -137,8 +137,8 @@ func TestValues(t *testing.T) {
 		`steadycast_guard_budget_remaining{guard="site_budget",prefix="192.0.2.0/24",site="fra"} 1`,
 		`steadycast_guard_budget_remaining{guard="fleet_budget",prefix="192.0.2.0/24",site=""} 0`,
 		`steadycast_service_state{service="web",site="fra",state="unhealthy"} 1`,
-		`steadycast_check_status{check="https",service="web",site="fra",status="down"} 1`,
-		`steadycast_check_results_total{check="https",service="web",site="fra",status="down"} 31`,
+		`steadycast_check_status{check="https",service="web",site="fra",status="down",subject="fra"} 1`,
+		`steadycast_check_results_total{check="https",service="web",site="fra",status="down",subject="fra"} 31`,
 		`steadycast_decision_latency_seconds_bucket{stage="detect",le="0.001"} 1`,
 		`steadycast_decision_latency_seconds_bucket{stage="detect",le="300"} 2`,
 		`steadycast_decision_latency_seconds_bucket{stage="detect",le="+Inf"} 3`,
@@ -186,7 +186,7 @@ func TestTheUnknownIsAbsent(t *testing.T) {
 	s.Counts.LoopRan = time.Time{}
 	text := page(t, s)
 	for _, absent := range []string{
-		`steadycast_check_last_success_timestamp_seconds{check="https",service="web",site="ams"}`,
+		`steadycast_check_last_success_timestamp_seconds{check="https",service="web",site="ams",subject="ams"}`,
 		"\nsteadycast_loop_last_run_timestamp_seconds ",
 	} {
 		if strings.Contains(text, absent) {
@@ -334,4 +334,22 @@ func prefix(i int) netip.Prefix {
 
 func viewOf(u steadycast.Unit) decide.UnitView {
 	return decide.UnitView{Unit: u, Phase: steadycast.In, Ever: true, BudgetLimit: 2}
+}
+
+// A node of a fleet looks at several sites by checks of one name: each has a
+// series of its own.
+func TestChecksOfOtherSites(t *testing.T) {
+	s := fleet(t)
+	own := s.Sites[0].Checks[0]
+	for _, subject := range []string{"fra", "gru"} {
+		c := own
+		c.Subject = subject
+		s.Sites[0].Checks = append(s.Sites[0].Checks, c)
+	}
+	text := page(t, s)
+	for _, subject := range []string{s.Sites[0].Name, "fra", "gru"} {
+		if want := fmt.Sprintf(`steadycast_check_status{check=%q,service=%q,site=%q,status="up",subject=%q}`, own.Name, own.Service, s.Sites[0].Name, subject); strings.Count(text, want) != 1 {
+			t.Errorf("%d of %s", strings.Count(text, want), want)
+		}
+	}
 }

@@ -40,6 +40,9 @@ func (a *applying) decide(d Decide) string {
 // then the site with less load, then by name. One site's requests stay in the
 // order it made them.
 func (a *applying) canonical(d Decide) []steadycast.Request {
+	if len(d.Requests) == 1 {
+		return d.Requests
+	}
 	type keyed struct {
 		r   steadycast.Request
 		key [4]int64

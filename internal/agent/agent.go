@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -310,23 +311,30 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, ended <-chan 
 	}
 }
 
-// step tells the machine one thing and carries out what it answers, in order,
-// but that verdicts wait for a request of the same step: both are then written
-// to the ledger at once, and a withdrawal waits for one write less.
+// step tells the machine one thing and carries out what it answers. What acts
+// comes before what only tells of it, each in order: a withdrawal does not wait
+// until its reasons are written down for people. Verdicts wait for a request of
+// the same step: both are then written to the ledger at once, and a withdrawal
+// waits for one write less.
 func (a *Agent) step(in decide.Input) {
-	now := a.now()
+	now, wall := a.now(), time.Now()
 	var reported []steadycast.Verdict
 	effects := a.site.Step(now, in)
+	acted := false
 	for _, e := range effects {
 		switch e := e.(type) {
 		case decide.Report:
-			a.record.judged(e.Verdicts, now, time.Now())
 			reported = append(reported, e.Verdicts...)
 		case decide.Ask:
 			a.ask(now, e.Request, reported)
-			reported = nil
-		default:
-			a.carryOut(e)
+			reported, acted = nil, true
+		case decide.GiveUp:
+			a.giveUp(e)
+		case decide.Announce:
+			a.sets.set(e.Set)
+			acted = true
+		case decide.Pace:
+			a.probes.Pace(e.Service, e.Fast)
 		}
 	}
 	if len(reported) > 0 {
@@ -336,8 +344,33 @@ func (a *Agent) step(in decide.Input) {
 			a.ledgerAnswered("report", err)
 		})
 	}
+	if acted {
+		runtime.Gosched() // to whoever carries it on
+	}
+	for _, e := range effects {
+		a.tell(e, now, wall)
+	}
 	a.record.looped(time.Now())
 	a.dirty = a.dirty || len(effects) > 0 || !routine(in)
+}
+
+// tell keeps for people what an effect that was carried out means.
+func (a *Agent) tell(e decide.Effect, now decide.Now, wall time.Time) {
+	switch e := e.(type) {
+	case decide.Report:
+		a.record.judged(e.Verdicts, now, wall)
+	case decide.Announce:
+		a.record.announced(a.wanted, e.Set, a.cause, wall)
+		a.wanted = e.Set
+		a.views.want(e.Set, a.prefixes())
+	case decide.Pace:
+		a.record.fast[e.Service] = e.Fast
+	case decide.Note:
+		if e.Event.At.IsZero() {
+			e.Event.At = wall
+		}
+		a.say(e.Event)
+	}
 }
 
 // routine: a round that passes, or time, is shown with the next beat if nothing
@@ -352,23 +385,10 @@ func routine(in decide.Input) bool {
 	return false
 }
 
-func (a *Agent) carryOut(e decide.Effect) {
-	switch e := e.(type) {
-	case decide.GiveUp:
-		a.errand.send(func(ctx context.Context) {
-			a.ledgerAnswered("give up", a.o.Ledger.GiveUp(ctx, a.o.Site, e.ID, e.Units))
-		})
-	case decide.Announce:
-		a.record.announced(a.wanted, e.Set, a.cause, time.Now())
-		a.wanted = e.Set
-		a.sets.set(e.Set)
-		a.views.want(e.Set, a.prefixes())
-	case decide.Pace:
-		a.probes.Pace(e.Service, e.Fast)
-		a.record.fast[e.Service] = e.Fast
-	case decide.Note:
-		a.say(e.Event)
-	}
+func (a *Agent) giveUp(e decide.GiveUp) {
+	a.errand.send(func(ctx context.Context) {
+		a.ledgerAnswered("give up", a.o.Ledger.GiveUp(ctx, a.o.Site, e.ID, e.Units))
+	})
 }
 
 // ask sends the courier with a request, and with what was reported before it.

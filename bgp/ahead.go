@@ -3,6 +3,7 @@ package bgp
 import (
 	"encoding/binary"
 	"net/netip"
+	"time"
 )
 
 // A withdrawal does not wait for GoBGP, which takes a millisecond or more to
@@ -37,7 +38,7 @@ func (n *neighbor) withdrawAhead(prefixes []netip.Prefix) []netip.Prefix {
 }
 
 func (s *session) withdrawAhead(held []netip.Prefix) (gone []netip.Prefix) {
-	if !s.routerWrite.TryLock() {
+	if !s.lockSoon() {
 		return nil
 	}
 	defer s.routerWrite.Unlock()
@@ -66,6 +67,23 @@ func (s *session) withdrawAhead(held []netip.Prefix) (gone []netip.Prefix) {
 		go s.end(faultOf(err)) // it takes the lock that is held here
 	}
 	return gone
+}
+
+// lockSoon takes routerWrite unless somebody holds it for longer than one who
+// only writes down what was sent: a router that does not read.
+func (s *session) lockSoon() bool {
+	const (
+		patience = time.Millisecond
+		pause    = 20 * time.Microsecond
+	)
+	for began := time.Now(); ; time.Sleep(pause) {
+		if s.routerWrite.TryLock() {
+			return true
+		}
+		if time.Since(began) > patience {
+			return false
+		}
+	}
 }
 
 // leaveOut takes the messages out of b that withdraw what was withdrawn ahead,

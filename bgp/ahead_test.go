@@ -67,6 +67,7 @@ func TestWithdrawalWaitsForNoGoBGP(t *testing.T) {
 	before := r.Updates(source)
 
 	goOn := haltGoBGP(t, sp)
+	noOneWrites(sp)
 	applied := make(chan error, 2)
 	next := func(version uint64, rs ...steadycast.Route) {
 		set := steadycast.RouteSet{Incarnation: 1, Version: version, Routes: rs}
@@ -101,6 +102,20 @@ func TestWithdrawalWaitsForNoGoBGP(t *testing.T) {
 	}
 	if p := sp.Actual().Peers[0]; p.Flaps != peer.Flaps {
 		t.Error("the session was lost")
+	}
+}
+
+// noOneWrites waits until nobody is writing to a router: whoever wrote what a
+// router has heard may still be writing that down.
+func noOneWrites(sp *Speaker) {
+	for _, n := range sp.neighbors {
+		n.mu.Lock()
+		s := n.session
+		n.mu.Unlock()
+		if s != nil {
+			s.routerWrite.Lock()
+			s.routerWrite.Unlock() //lint:ignore SA2001 it is waited for, and nothing else
+		}
 	}
 }
 

@@ -120,13 +120,13 @@ func (s *Speaker) Apply(set steadycast.RouteSet) error {
 	}
 	set.Routes = cloneRoutes(set.Routes)
 	s.set, s.applied, s.appliedAt = set, true, time.Now()
+	s.changed() // before the pushers are told: whom Go wakes last, it runs first
 	waits := make([]<-chan struct{}, len(s.neighbors))
 	for i, n := range s.neighbors {
 		waits[i] = n.pusher.set(set.Routes)
 	}
 	neighbors := s.neighbors
 	s.mu.Unlock()
-	s.changed()
 	s.await(neighbors, waits)
 	return nil
 }

@@ -88,7 +88,7 @@ type fleet struct {
 }
 
 // completeWithin bounds the start.
-const completeWithin = 60 * time.Second
+const completeWithin = 2 * time.Minute
 
 // Run starts the fleet, tells its story, and ends it.
 func Run(ctx context.Context, o Options) error {

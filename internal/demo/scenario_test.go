@@ -4,55 +4,48 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-// atOnce is how many scenarios are played at once. They wait more than they
-// work, so it is more than most machines have processors.
+// atOnce is how many scenarios are played at once, unless -parallel says
+// otherwise. They wait more than they work, so it is more than most machines have
+// processors.
 const atOnce = 6
 
-// played is what came of one scenario.
-type played struct {
-	lines []string
-	err   error
-}
-
-// play runs all scenarios.
-func play(t *testing.T) map[string]chan played {
-	out := map[string]chan played{}
-	slots := make(chan struct{}, atOnce)
-	for _, s := range Scenarios {
-		done := make(chan played, 1)
-		out[s.Name] = done
-		socket := filepath.Join(t.TempDir(), "d.sock")
-		go func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			var text bytes.Buffer
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
-			err := Run(ctx, Options{Sites: 3, Socket: socket, Scenario: &s, JSON: true, Out: &text})
-			done <- played{strings.Split(strings.TrimSpace(text.String()), "\n"), err}
-		}()
+func TestMain(m *testing.M) {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		if err := flag.Set("test.parallel", strconv.Itoa(atOnce)); err != nil {
+			panic(err)
+		}
 	}
-	return out
+	os.Exit(m.Run())
 }
 
 // Every scenario goes as it should, and an outside reader of the JSON lines
 // comes to the same numbers as the summary.
 func TestScenarios(t *testing.T) {
-	results := play(t)
 	for _, s := range Scenarios {
 		t.Run(s.Name, func(t *testing.T) {
-			p := <-results[s.Name]
-			if p.err != nil {
-				t.Fatalf("%v\n%s", p.err, strings.Join(p.lines[max(0, len(p.lines)-60):], "\n"))
+			t.Parallel()
+			var out bytes.Buffer
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			err := Run(ctx, Options{Sites: 3, Socket: filepath.Join(t.TempDir(), "d.sock"), Scenario: &s, JSON: true, Out: &out})
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			if err != nil {
+				t.Fatalf("%v\n%s", err, strings.Join(lines[max(0, len(lines)-60):], "\n"))
 			}
-			judge(t, s, p.lines)
+			judge(t, s, lines)
 		})
 	}
 }

@@ -147,8 +147,8 @@ func refusal(err error) (guard, override string) {
 
 // Bounds of what is waited for. They are long: they only end a run that has failed.
 const (
-	leaveWithin  = 30 * time.Second
-	returnWithin = 60 * time.Second
+	leaveWithin  = time.Minute
+	returnWithin = 2 * time.Minute
 )
 
 // looks is how often what no update announces is looked at.

@@ -83,8 +83,10 @@ type jury struct {
 }
 
 // FreshFor is the greatest age of an observation that counts, where a round of
-// probes begins every interval.
-func FreshFor(interval Now) Now { return 3*interval + time.Second }
+// probes begins every interval. It does not shrink with intervals under a second:
+// what a remote vantage echoes is renewed once a second only, and a service that
+// hangs is seen no sooner than its check gives up, which is a second by default.
+func FreshFor(interval Now) Now { return 3*max(interval, time.Second) + time.Second }
 
 // newJury assembles the vantages of one service at site, keeping what was
 // already heard from those in old.

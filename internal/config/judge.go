@@ -175,7 +175,7 @@ func (j *judge) fleet() {
 			j.say(r, join(at, p.Path), "%s", p.Text)
 		}
 		j.require(at, s)
-		j.inTime(at, s.Checks, full.Services[i].Health.Interval)
+		j.inTime(at, s.Checks, full.Services[i].Health.Interval, 0)
 		j.remote(at, s, full.Services[i].Health)
 	}
 	j.placement()
@@ -229,14 +229,24 @@ func (j *judge) placement() {
 	}
 }
 
-// late is how much later than its timeout a hanging check may be told of.
-const late = 250 * time.Millisecond
+const (
+	// late is how much later than its timeout a hanging check may be told of.
+	late = 250 * time.Millisecond
+	// echoed is how old what a remote observation echoes may be.
+	echoed = time.Second
+)
 
-// inTime finds checks that take longer than what they see counts: an observation
-// is as old as its round. What hangs for longer would be judged by nobody.
-func (j *judge) inTime(at string, checks []probe.Check, interval time.Duration) {
-	most := max(time.Second, decide.FreshFor(interval)-late)
+// inTime finds checks that take longer than what they see counts. An observation
+// is as old as its round, the next comes a round later, and in between the one
+// before must still count: else a service that hangs would be judged by nobody.
+// What is looked at in some rounds only delays no more than those.
+func (j *judge) inTime(at string, checks []probe.Check, interval, age time.Duration) {
+	fresh := decide.FreshFor(interval) - age - late
 	for k, c := range checks {
+		most := fresh
+		if c.Interval == 0 {
+			most = fresh / 2
+		}
 		if path := fmt.Sprintf("%s.checks[%d].timeout", at, k); c.Timeout > most {
 			j.say(j.table, path, "%v is longer than what is seen counts with health.interval %v, so a service that hangs would never be judged; allowed: up to %v", c.Timeout, interval, most)
 		}

@@ -104,7 +104,7 @@ func (j *judge) remote(at string, s Service, own decide.Health) {
 	if pace.Interval > 2*own.Interval {
 		j.say(j.table, at+".interval", "%v is over twice the service's own interval of %v; observations would be too old to be counted", pace.Interval, own.Interval)
 	}
-	j.inTime(at, s.Remote.Checks, own.Interval)
+	j.inTime(at, s.Remote.Checks, own.Interval, echoed)
 	j.asked(at, s, serving)
 	// The shape of the checks is judged as of one subject, whose names are put
 	// back into what is said.

@@ -15,11 +15,12 @@ import (
 
 // play is one run of a scenario. It belongs to the goroutine that calls [Play].
 type play struct {
-	lab    *Lab
-	out    io.Writer
-	marks  map[string]int // per router, the first message that counts
-	marked time.Time
-	called map[string]string // nodes by the names that the scenario gave them
+	lab      *Lab
+	out      io.Writer
+	patience time.Duration  // times
+	marks    map[string]int // per router, the first message that counts
+	marked   time.Time
+	called   map[string]string // nodes by the names that the scenario gave them
 }
 
 // pause is how often a fact is looked at again.
@@ -28,17 +29,21 @@ const pause = 100 * time.Millisecond
 // Play runs a scenario in a lab that is up, writing what was expected beside
 // what was seen. The first line that does not come out ends it with an error.
 func Play(ctx context.Context, l *Lab, s *Scenario, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, s.Limit)
+	patience := time.Duration(max(s.Patience, 1))
+	ctx, cancel := context.WithTimeout(ctx, s.Limit*patience)
 	defer cancel()
-	p := &play{lab: l, out: out, marks: map[string]int{}, marked: time.Now(), called: map[string]string{}}
+	p := &play{lab: l, out: out, patience: patience, marks: map[string]int{}, marked: time.Now(), called: map[string]string{}}
 	fmt.Fprintf(out, "%s on %s: %s\n", s.Name, l.topo.Name, s.Title)
 	for _, st := range s.steps {
 		began := time.Now()
 		saw, err := p.step(ctx, st)
 		took := time.Since(began).Round(time.Millisecond)
 		word := "ok  "
-		if err != nil {
+		switch {
+		case err != nil:
 			word = "FAIL"
+		case st.within > 0 && took > st.within:
+			word = "slow"
 		}
 		fmt.Fprintf(out, "  %s %7s  %-66s | %s\n", word, took, st.text, saw)
 		if err != nil {
@@ -55,7 +60,7 @@ func (p *play) step(ctx context.Context, st step) (saw string, err error) {
 	if st.act != nil {
 		return p.act(ctx, st.act)
 	}
-	deadline := time.Now().Add(st.within + st.lasting)
+	deadline := time.Now().Add(st.within*p.patience + st.lasting)
 	for {
 		ok, saw, err := p.look(ctx, st.fact)
 		late := !time.Now().Before(deadline)

@@ -56,7 +56,11 @@ type Scenario struct {
 	// On names the topologies it is for.
 	On    []string
 	Limit time.Duration
-	steps []step
+	// Patience is how many times as long as it says everything may take that is
+	// waited for, and the whole; 0 is once. A machine that does much else is
+	// slower, and what a line says is printed beside what it took.
+	Patience int
+	steps    []step
 }
 
 // step is one line: exactly one of act and fact is set.

@@ -16,6 +16,7 @@ func TestScenarios(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		s.Patience = 4 // other tests run beside this one
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			for _, file := range topologies(t) {

@@ -32,6 +32,7 @@ within 5s   tor has 192.0.2.53/32 with med 8 with as-path "65010 65010 65010" wi
 for 500ms   tor heard 1 updates
 tor has session 10.1.0.2
 
+always 1 of tor tor keep 192.0.2.53/32
 mark
 do edge: sh -c "echo 'withdraw route 192.0.2.53/32 next-hop self' >> /run/feed"
 do edge: sh -c "echo 'withdraw route 2001:db8:53::53/128 next-hop self' >> /run/feed"

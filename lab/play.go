@@ -159,7 +159,10 @@ func oneLine(texts ...[]byte) string {
 
 // look says whether a fact is so, and what was seen either way.
 func (p *play) look(ctx context.Context, f *fact) (ok bool, saw string, err error) {
-	if f.among != nil {
+	switch {
+	case f.heard == "kept":
+		return p.kept(f)
+	case f.among != nil:
 		return p.lookAmong(ctx, f)
 	}
 	if real := p.node(f.node); real != f.node {
@@ -219,6 +222,59 @@ func (p *play) lookAmong(ctx context.Context, f *fact) (ok bool, saw string, err
 		p.called[f.alias] = so[0]
 	}
 	return ok, fmt.Sprintf("%d (%s): %s", len(so), strings.Join(so, " "), strings.Join(seen, " · ")), nil
+}
+
+// told is a message and the router that heard it.
+type told struct {
+	node string
+	Heard
+}
+
+// kept reports whether at no moment since the mark fewer routers than wanted had
+// the prefix, by what they were told.
+func (p *play) kept(f *fact) (ok bool, saw string, err error) {
+	var all []told
+	for _, node := range f.among {
+		w, err := p.wire(node)
+		if err != nil {
+			return false, "", err
+		}
+		heard, err := w.since(0)
+		if err != nil {
+			return false, "", err
+		}
+		for _, h := range heard {
+			all = append(all, told{node, h})
+		}
+	}
+	n, when := fewest(all, f.prefix, p.marked)
+	return n >= f.many, fmt.Sprintf("at the fewest %d (%s)", n, when), nil
+}
+
+// fewest is the least number of routers that had the prefix at any moment from
+// marked on, and when that was.
+func fewest(all []told, prefix netip.Prefix, marked time.Time) (least int, when string) {
+	slices.SortStableFunc(all, func(a, b told) int { return a.At.Compare(b.At) })
+	have := map[string]bool{} // only those that have it
+	least, when = -1, "at the mark"
+	for _, t := range all {
+		if t.At.After(marked) && least < 0 {
+			least = len(have)
+		}
+		switch {
+		case t.Kind == bgpOpen, slices.Contains(t.Withdrawn, prefix): // a new session begins with nothing
+			delete(have, t.node)
+		case slices.Contains(t.Announced, prefix):
+			have[t.node] = true
+		}
+		if least > len(have) {
+			least, when = len(have), fmt.Sprintf("+%s %s", t.At.Sub(marked).Round(time.Millisecond), t.node)
+		}
+	}
+	if least < 0 {
+		least = len(have)
+	}
+	return least, when
 }
 
 func all(qs []quality, p Path) bool {

@@ -45,6 +45,9 @@ import (
 //	NODE heard only guarded segments    each with an MD5 signature and 255 hops left
 //	NODE prints /REGEXP/: COMMAND   the command's output matches
 //	[at least] N of NODE NODE… FACT of N of these nodes it is so, and of no more
+//	always N of NODE NODE… keep PREFIX
+//	                                by the wire there was no moment since the mark, however
+//	                                short, at which fewer than N of these routers had it
 //	NAME is the one of NODE NODE… that FACT
 //	                                of exactly one of them; NAME stands for it from here on
 //
@@ -95,7 +98,7 @@ type fact struct {
 	session   netip.Addr
 	prefix    netip.Prefix
 	qualities []quality
-	// heard is what the wire is asked for: a kind of message, or guarded.
+	// heard is what the wire is asked for: a kind of message, guarded, or kept.
 	heard string
 	count int // -1 is some
 	// prints must match the output of argv.
@@ -247,6 +250,9 @@ func parseAction(verb, line string) (*action, error) {
 var heardKinds = []string{"updates", "announces", "withdrawals", "opens", "notifications"}
 
 func parseFact(line string) (*fact, error) {
+	if always, ok := strings.CutPrefix(line, "always "); ok {
+		return parseAlways(always)
+	}
 	line, more := strings.CutPrefix(line, "at least ")
 	head, rest, _ := strings.Cut(line, " ")
 	n, err := strconv.Atoi(head)
@@ -279,6 +285,21 @@ func parseAmong(line, word string, want fact) (*fact, error) {
 	}
 	of.node, of.among, of.many, of.more, of.alias = "", nodes, want.many, want.more, want.alias
 	return of, nil
+}
+
+// parseAlways reads N of NODE NODE… keep PREFIX.
+func parseAlways(line string) (*fact, error) {
+	f := strings.Fields(line)
+	bad := fmt.Errorf("%q: write always N of NODE NODE… keep PREFIX", line)
+	if len(f) < 6 || f[1] != "of" || f[len(f)-2] != "keep" {
+		return nil, bad
+	}
+	n, err := strconv.Atoi(f[0])
+	if err != nil || n < 1 {
+		return nil, bad
+	}
+	p, err := netip.ParsePrefix(f[len(f)-1])
+	return &fact{heard: "kept", among: f[2 : len(f)-2], many: n, prefix: p}, err
 }
 
 var factVerbs = []string{"has", "lacks", "heard", "prints"}

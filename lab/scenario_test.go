@@ -1,8 +1,11 @@
 package lab
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A line that could be misread is a mistake, with its line and what would be right.
@@ -40,6 +43,9 @@ func TestScenarioMistakes(t *testing.T) {
 		{"two of tor edge has 192.0.2.53/32", "neither a step nor a fact"},
 		{"at least tor has 192.0.2.53/32", "write at least N of"},
 		{"at most 2 of tor edge has 192.0.2.53/32", "neither a step nor a fact"},
+		{"always 2 of tor edge has 192.0.2.53/32", "write always N of"},
+		{"always 0 of tor edge keep 192.0.2.53/32", "write always N of"},
+		{"always 1 of tor edge keep tor", "netip.ParsePrefix"},
 		{"leader is the one of tor edge prints /x/: true", "write at least two nodes, then that"},
 		{"leader is the one of tor that prints /x/: true", "write at least two nodes"},
 		{"leader is the one of tor edge that is", "neither a step nor a fact"},
@@ -87,6 +93,8 @@ func TestPlayFails(t *testing.T) {
 		{"edge prints /^b$/: echo abc", "actual: exit 0: abc"},
 		{"kill edge speaker", `no process that plays "speaker"`},
 		{"start edge", "already running"},
+		{"always 1 of tor tor keep 192.0.2.53/32", "actual: at the fewest 0 (at the mark)"},
+		{"always 1 of tor edge keep 192.0.2.53/32", "nothing is captured there"},
 		{"1 of tor edge prints /x/: echo x", "actual: 2 (tor edge): tor: exit 0: x · edge: exit 0: x"},
 		{"2 of tor edge prints /^tor/: hostname", "actual: 1 (tor)"},
 		{"at least 2 of tor edge prints /^tor/: hostname", "actual: 1 (tor)"},
@@ -105,6 +113,38 @@ func TestPlayFails(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", c.line, err, c.want)
 		} else if !strings.Contains(out.String(), "FAIL") || !strings.Contains(out.String(), "last words of tor") {
 			t.Errorf("%s: the report does not explain itself:\n%s", c.line, &out)
+		}
+	}
+}
+
+// However short the moment at which too few have a prefix, it is found.
+func TestFewest(t *testing.T) {
+	prefix, other := netip.MustParsePrefix("192.0.2.53/32"), netip.MustParsePrefix("192.0.2.54/32")
+	marked := time.Now()
+	at := func(ms int, node string, h Heard) told {
+		h.At = marked.Add(time.Duration(ms) * time.Millisecond)
+		return told{node, h}
+	}
+	gets, loses := Heard{Announced: []netip.Prefix{prefix}}, Heard{Withdrawn: []netip.Prefix{prefix}}
+	begun := []told{at(-300, "a", gets), at(-200, "b", gets), at(-100, "c", gets)}
+	for _, c := range []struct {
+		name string
+		then []told
+		want int
+		when string
+	}{
+		{"nothing", nil, 3, "at the mark"},
+		{"before the mark", []told{at(-50, "a", loses)}, 2, "at the mark"},
+		{"a change of attributes", []told{at(5, "a", gets)}, 3, "at the mark"},
+		{"another prefix", []told{at(5, "a", Heard{Withdrawn: []netip.Prefix{other}})}, 3, "at the mark"},
+		{"one leaves", []told{at(5, "a", loses)}, 2, "+5ms a"},
+		{"twice the same", []told{at(5, "a", loses), at(6, "a", loses)}, 2, "+5ms a"},
+		{"for a moment", []told{at(7, "b", gets), at(5, "a", loses), at(8, "a", gets), at(6, "b", loses)}, 1, "+6ms b"},
+		{"one after the other", []told{at(5, "a", loses), at(6, "a", gets), at(7, "b", loses), at(8, "b", gets)}, 2, "+5ms a"},
+		{"a new session", []told{at(5, "a", Heard{Kind: bgpOpen}), at(6, "a", gets)}, 2, "+5ms a"},
+	} {
+		if n, when := fewest(append(slices.Clone(begun), c.then...), prefix, marked); n != c.want || when != c.when {
+			t.Errorf("%s: at the fewest %d (%s), want %d (%s)", c.name, n, when, c.want, c.when)
 		}
 	}
 }

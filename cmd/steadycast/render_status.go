@@ -173,6 +173,8 @@ func unitTable(s style, st *api.Status, rows []api.Row) *table {
 		}
 		if r.State == api.NotHeard {
 			checks, peers, for2 = "?", "?", "?"
+		} else if r.Far {
+			checks, peers = "-", "-" // known at the site itself
 		} else if r.PeersUp < r.Peers {
 			peerInk = yellow
 		}

@@ -39,6 +39,8 @@ func renderSites(s style, page *api.Page[api.SiteRow]) string {
 			switch {
 			case r.Heard.IsZero():
 				return cell{"?", plain}
+			case r.Far && m == 0:
+				return cell{"-", dim}
 			case m == 0:
 				return cell{"none", dim}
 			case n < m:
@@ -57,6 +59,9 @@ func renderSites(s style, page *api.Page[api.SiteRow]) string {
 		heard := "never"
 		if !r.Heard.IsZero() {
 			heard = span(now, r.Heard) + " ago"
+		}
+		if r.Far {
+			speaker, heard = cell{"-", dim}, "by the ledger"
 		}
 		t.add(cell{name, plain}, speaker, of(r.Announcing, r.Units), of(r.Healthy, r.Services), of(r.PeersUp, r.Peers), cell{heard, plain}, cell{r.Order, plain})
 	}

@@ -70,7 +70,9 @@ type SiteRow struct {
 	Speaker    string `json:"speaker"` // up, lost, unknown
 	// Heard is when it was last heard; zero if never.
 	Heard time.Time `json:"heard,omitzero"`
-	Order string    `json:"order,omitempty"`
+	// Far: another node's site, of which the ledger's count is all that is known here.
+	Far   bool   `json:"far,omitempty"`
+	Order string `json:"order,omitempty"`
 }
 
 // SiteRows derives one row per site of the table, in its order.
@@ -79,6 +81,7 @@ func (s *Snapshot) SiteRows() []SiteRow {
 	out := []SiteRow{}
 	for _, name := range s.siteNames() {
 		r := SiteRow{Site: name, Speaker: "unknown"}
+		_, here := s.Site(name)
 		for _, p := range s.View.Table.Sites {
 			r.Witness = r.Witness || p.Name == name && p.Witness
 		}
@@ -87,6 +90,17 @@ func (s *Snapshot) SiteRows() []SiteRow {
 				r.Units++
 				if row.State.Announces() {
 					r.Announcing++
+				}
+				if row.Far {
+					r.Far, r.Heard = true, row.Heard
+				}
+			}
+		}
+		for _, v := range s.View.Verdicts {
+			if r.Far && v.Site == name && !here {
+				r.Services++
+				if v.State == steadycast.Healthy {
+					r.Healthy++
 				}
 			}
 		}

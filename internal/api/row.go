@@ -58,6 +58,8 @@ type Row struct {
 	Peers    int `json:"peers"`
 	// Heard is when the real state was last confirmed; zero if never.
 	Heard time.Time `json:"heard,omitzero"`
+	// Far: of another node's site, so the ledger's count is all that is known here.
+	Far bool `json:"far,omitempty"`
 	// Order stands over the unit; Guard refused its withdrawal.
 	Order *decide.StandingOrder `json:"order,omitempty"`
 	Guard string                `json:"guard,omitempty"`
@@ -148,6 +150,9 @@ func (x *index) order(u steadycast.Unit) *decide.StandingOrder {
 func (x *index) row(v *decide.UnitView) Row {
 	r := Row{Unit: v.Unit, Phase: v.Phase, Guard: v.Guard, Order: x.order(v.Unit), BudgetUsed: v.BudgetUsed, BudgetLimit: v.BudgetLimit}
 	site, real := x.sites[v.Unit.Site], x.units[v.Unit]
+	if site == nil && x.s.Mode == "fleet" {
+		return x.farRow(r, v)
+	}
 	if site == nil || real == nil {
 		r.State, r.Why = NotHeard, "nothing heard from this site yet"
 		return r

@@ -269,6 +269,8 @@ func (s *Snapshot) judgeFloor(sum *Summary, rows []Row, ts []Tally) {
 		case coming == 0 || possible+coming < t.Floor:
 		case t.Starting == 0:
 			continue // said by judgeChanging
+		case slices.ContainsFunc(s.View.Decisions, func(d decide.Decision) bool { return d.Answer == steadycast.Waiting }):
+			continue // said by judgeWaiting: it starts with a person's yes
 		default:
 			level, mark = LevelDegraded, "starting"
 		}

@@ -1,0 +1,77 @@
+package api
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+)
+
+// farRow is a unit of another node's site, as the ledger counts it: its site told
+// the ledger a moment ago what it announces, or the ledger would have it as lost.
+// Its checks, sessions and proofs are known at the site itself.
+func (x *index) farRow(r Row, v *decide.UnitView) Row {
+	if x.s.LedgerLost != "" {
+		r.State, r.Why = NotHeard, "known from the ledger, which cannot be asked: "+x.s.LedgerLost
+		return r
+	}
+	r.Far, r.Heard = true, x.s.At
+	r.Since = x.s.At.Add(-time.Duration(max(x.s.View.LT-v.Changed, 0)) * time.Millisecond)
+	worst := x.farWorst(v.Unit)
+	failing := worst != nil && worst.State == steadycast.Unhealthy
+	var said []string
+	if r.Order != nil {
+		said = append(said, OrderText(r.Order))
+	}
+	if worst != nil && worst.State != steadycast.Healthy {
+		said = append(said, verdictText(worst))
+	}
+	switch {
+	case v.Lost:
+		r.State = Lost
+		said = append(said, "should announce and does not")
+	case v.Phase == steadycast.In && (v.Depreferred || failing && v.Order != steadycast.OrderAnnounce):
+		r.State = Held
+		switch {
+		case v.Frozen != "":
+			said = append(said, "frozen: "+v.Frozen)
+		case v.Guard != "":
+			said = append(said, v.Guard+" refuses the withdrawal")
+		}
+	case v.Phase == steadycast.In:
+		r.State = Announced
+	case v.Order == steadycast.OrderDrain:
+		r.State = Drained
+	case v.Order == steadycast.OrderWithdraw:
+		r.State = Withdrawn
+	case v.Locked:
+		r.State = Locked
+	case v.OnHold:
+		r.State = OnHold
+	case v.Phase == steadycast.Returning:
+		r.State = Returning
+	case !v.Ever:
+		r.State, r.Since = Starting, time.Time{}
+	case worst != nil && (worst.State == steadycast.Recovering || worst.State == steadycast.Healthy):
+		r.State = Returning
+	default:
+		r.State = Withdrawn
+	}
+	r.Why = strings.Join(said, "; ")
+	return r
+}
+
+// farWorst is the most troubled verdict that the ledger has of a unit's services.
+func (x *index) farWorst(u steadycast.Unit) *steadycast.Verdict {
+	var worst *steadycast.Verdict
+	for i := range x.s.View.Verdicts {
+		v := &x.s.View.Verdicts[i]
+		if v.Site == u.Site && slices.Contains(x.services[u.Prefix], v.Service) &&
+			(worst == nil || badness(&Service{Verdict: *v}) > badness(&Service{Verdict: *worst})) {
+			worst = v
+		}
+	}
+	return worst
+}

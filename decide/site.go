@@ -76,6 +76,7 @@ type Site struct {
 	ledgerSince Now
 	ledgerAt    steadycast.Fence // where it stood when it failed last
 	frozen      bool             // by itself, for want of a ledger
+	outdated    string           // why the node acts on another table than the fleet; empty while it does not
 	speakerGone string           // why the speaker cannot be reached; empty when it can
 
 	seq    uint64               // of the newest request in this incarnation
@@ -145,6 +146,9 @@ func (s *Site) Step(now Now, in Input) []Effect {
 			in.From = min(in.From, now)
 			s.load = &in
 		}
+	case Outdated:
+		s.outdated = in.Reason
+		dirty = true
 	case Unfenced:
 		s.fence, s.resend = steadycast.Fence{}, true
 	case SpeakerLost:

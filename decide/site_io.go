@@ -76,12 +76,17 @@ type Viewed struct {
 	From Now
 }
 
+// Outdated says that the node acts on another table than the fleet's, and cannot
+// follow; an empty reason ends it. What it announces is depreferred meanwhile.
+type Outdated struct{ Reason string }
+
 // Unfenced is a person's word that the ledger was restored from an older copy:
 // its next view is believed, whatever its position, and the whole set is given again.
 type Unfenced struct{}
 
 func (Tick) input()        {}
 func (Unfenced) input()    {}
+func (Outdated) input()    {}
 func (Viewed) input()      {}
 func (Equipped) input()    {}
 func (Loaded) input()      {}

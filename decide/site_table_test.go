@@ -156,6 +156,8 @@ func (st *story) command(ws []string) {
 		st.step(LedgerLost{Reason: args[0]})
 	case "tick":
 		st.step(Tick{})
+	case "outdated":
+		st.step(Outdated{Reason: strings.Join(args, " ")})
 	case "unfenced":
 		st.step(Unfenced{})
 	default:

@@ -23,6 +23,7 @@ type unit struct {
 
 	depref   string // the permit's reason for depreferring it; empty without one
 	alone    bool   // depreferred by the site itself, for want of a ledger
+	lags     bool   // depreferred by the site itself, because the node acts on an old table
 	draining bool   // carries GSHUT until leaveAt
 	leaveAt  Now
 	warm     Now // depreferred until then, after a cold resume
@@ -139,6 +140,7 @@ func (s *Site) place(now Now, u *unit) {
 		s.resume(now, u)
 	}
 	s.isolate(u)
+	s.lag(u)
 }
 
 // takeOut and putIn change what is wanted, once, and say so.
@@ -147,7 +149,7 @@ func (s *Site) takeOut(u *unit, why string) {
 	if !u.announced {
 		return
 	}
-	u.announced, u.draining, u.depref, u.alone, u.warm = false, false, "", false, 0
+	u.announced, u.draining, u.depref, u.alone, u.lags, u.warm = false, false, "", false, false, 0
 	s.route(u, "announced", "withdrawn")
 }
 
@@ -258,6 +260,25 @@ func (s *Site) isolate(u *unit) {
 	}
 }
 
+// lag depreferences while the node cannot follow the fleet's table. It needs no
+// permit, as in isolate: others know better what is wanted.
+func (s *Site) lag(u *unit) {
+	lags := s.outdated != "" && u.announced
+	if lags == u.lags {
+		return
+	}
+	u.lags = lags
+	switch {
+	case !u.announced || u.draining:
+	case lags:
+		u.reason = "depreferred: " + s.outdated
+		s.route(u, "announced", "depreferred")
+	default:
+		u.reason = "the node acts on the fleet's table again"
+		s.route(u, "depreferred", "announced")
+	}
+}
+
 // stance is how attractive the unit's route is now.
 func (u *unit) stance(now Now) steadycast.Stance {
 	switch {
@@ -265,7 +286,7 @@ func (u *unit) stance(now Now) steadycast.Stance {
 		return steadycast.Draining
 	case u.view.Order == steadycast.OrderAnnounce:
 		return steadycast.Normal
-	case u.depref != "" || u.alone || now < u.warm:
+	case u.depref != "" || u.alone || u.lags || now < u.warm:
 		return steadycast.Depreferred
 	default:
 		return steadycast.Normal

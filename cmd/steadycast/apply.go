@@ -108,6 +108,9 @@ func tableChanges(active, next decide.Table) []string {
 	for _, x := range config.DiffTables(active, next) {
 		out = append(out, x.Text)
 	}
+	if len(out) == 0 && active.Source == "" && next.Source != "" {
+		out = append(out, "the nodes are given its text, with the checks; what the ledger judges by stays as it is")
+	}
 	return out
 }
 
@@ -286,7 +289,7 @@ func newRevisionsCommand(c *cli) *cobra.Command {
 	}
 }
 
-func renderRevisions(s style, p *api.Page[api.RevisionRow]) string {
+func renderRevisions(s style, p *api.Revisions) string {
 	t := &table{columns: words(">REVISION", "STATE", "SINCE", "BY", "WHY")}
 	for _, r := range p.Items {
 		state, i, since := "", plain, ""
@@ -298,5 +301,11 @@ func renderRevisions(s style, p *api.Page[api.RevisionRow]) string {
 		}
 		t.add(cell{text: strconv.FormatUint(r.Revision, 10)}, cell{state, i}, cell{text: since}, cell{text: r.Actor}, cell{text: r.Reason})
 	}
-	return t.render(s)
+	out := t.render(s)
+	if len(p.Skewed) > 0 {
+		var b strings.Builder
+		s.labelled(&b, "Skewed", red, strings.Join(p.Skewed, "; "))
+		out += b.String()
+	}
+	return out
 }

@@ -97,11 +97,14 @@ type Agent struct {
 	record  record
 	wanted  steadycast.RouteSet
 	actual  steadycast.Actual
-	lost    string  // why the speaker cannot be reached
-	reload  string  // why the newest reload failed
-	half    string  // why the speaker has older settings than this process
-	edition edition // of the newest table that a plan was made of
-	unfit   string  // why it cannot be carried out here
+	lost    string     // why the speaker cannot be reached
+	reload  string     // why the newest reload failed
+	half    string     // why the speaker has older settings than this process
+	edition edition    // of the newest table that a plan was made of
+	unfit   string     // why it cannot be carried out here
+	unfitAt decide.Now // since when; 0 while it can
+	acting  uint64     // the revision that a plan is in force of
+	skew    string     // why it is said to act on another table than the fleet
 	// unlinked is why whom this node tells is not what the table says.
 	unlinked   string
 	ineligible string // why what this node sees of others does not count
@@ -301,6 +304,8 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, ended <-chan 
 			a.beat()
 			a.listenToLedger()
 			a.believe()
+			a.tryAgain()
+			a.skewed()
 			a.dirty = true
 		case <-show.C:
 			if a.dirty {
@@ -426,6 +431,7 @@ func (a *Agent) beat() {
 		return // who announces nothing has nothing to say
 	}
 	b := a.site.Beat()
+	b.Revision = a.acting
 	a.beats++
 	b.Seq = a.beats
 	a.o.Ledger.Beat(b)

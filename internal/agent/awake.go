@@ -47,7 +47,7 @@ func (a *Agent) awake(ctx context.Context) error {
 	}
 	if v := a.o.Ledger.View(); a.o.Derive != nil && v.Fence.Epoch > 0 { // remembered from before
 		if plan, err := a.o.Derive(v.Table); err == nil {
-			a.edition = editionOf(v)
+			a.edition, a.acting = editionOf(v), v.Table.Revision
 			plan = a.fitting(plan)
 			a.plan.Store(&plan)
 		}

@@ -56,7 +56,7 @@ func (a *Agent) follow(t decide.Table) {
 		a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: a.unfit})
 		return
 	}
-	a.unfit = ""
+	a.unfit, a.acting = "", t.Revision
 	a.say(steadycast.Event{Kind: steadycast.EventConfig, Reason: fmt.Sprintf("revision %d of the table is in force here", t.Revision)})
 }
 
@@ -128,7 +128,7 @@ func (a *Agent) rederive(ctx context.Context, derive func(decide.Table) (Plan, e
 			}
 		}
 		if failed == nil {
-			a.o.Derive, a.unfit = derive, ""
+			a.o.Derive, a.unfit, a.acting = derive, "", v.Table.Revision
 		}
 	})
 	return errors.Join(err, failed)

@@ -182,6 +182,9 @@ func (a *Agent) standing(x decide.Explanation) []api.Alarm {
 	if a.reload != "" {
 		add("the newest reload was refused, the old configuration goes on: "+a.reload, "steadycast check FILE")
 	}
+	if a.skew != "" {
+		add(a.skew, "steadycast check FILE")
+	}
 	if a.unfit != "" {
 		add(a.unfit, "steadycast check FILE")
 	}

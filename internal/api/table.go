@@ -46,6 +46,14 @@ type RevisionRow struct {
 	Fence    steadycast.Fence `json:"fence"`
 }
 
+// Revisions answers GET /v1/revisions.
+type Revisions struct {
+	At    time.Time     `json:"at"`
+	Items []RevisionRow `json:"items"`
+	// Skewed are the sites that act on another revision than the one in force.
+	Skewed []string `json:"skewed"`
+}
+
 func (s *Server) getRevisions(r *http.Request) (any, error) {
 	if _, err := query(r); err != nil {
 		return nil, err
@@ -60,7 +68,16 @@ func (s *Server) getRevisions(r *http.Request) (any, error) {
 	if len(rows) == 0 { // a node's own ledger counts, and does not remember
 		rows = append(rows, RevisionRow{Revision: snap.View.Table.Revision, Active: true})
 	}
-	return Page[RevisionRow]{snap.At, rows}, nil
+	out := Revisions{At: snap.At, Items: rows, Skewed: []string{}}
+	ctx, cancel := context.WithTimeout(r.Context(), backendTime)
+	defer cancel()
+	sites, _ := s.backend.SitesNow(ctx) // without the ledger there is nothing to compare
+	for _, x := range sites {
+		if x.Revision != 0 && x.Revision != snap.View.Table.Revision && time.Duration(x.AgeMS)*time.Millisecond <= Stale {
+			out.Skewed = append(out.Skewed, fmt.Sprintf("%s acts on revision %d", x.Site, x.Revision))
+		}
+	}
+	return out, nil
 }
 
 // when is the wall-clock time of a ledger time: right while the ledger runs, and

@@ -39,7 +39,9 @@ var floorplan = map[string]string{
 	"internal/loopback":      "", // gives a test an address of its own; only tests use it
 	"internal/tools/testsum": "", // reads the output of the tests; knows nothing of ours
 
-	"internal/demo": ". decide probe bgp bgp/sink internal/ledger internal/voter internal/pki internal/mesh internal/role internal/speaker internal/api internal/agent", // a fleet in one process
+	"internal/answers": ". decide dnsfallback", // what the committed state means for names; the one place that knows both
+
+	"internal/demo": ". decide dnsfallback internal/answers probe bgp bgp/sink internal/ledger internal/voter internal/pki internal/mesh internal/role internal/speaker internal/api internal/agent", // a fleet in one process
 
 	"internal/sim": ". decide internal/ledger", // attacks what decides and the proposer, on a log and a clock of its own
 

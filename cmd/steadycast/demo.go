@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -24,6 +25,7 @@ func newDemoCommand(c *cli) *cobra.Command {
 		howLong  time.Duration
 		lines    bool
 		verbose  bool
+		dns      string
 	)
 	var stories strings.Builder
 	for _, s := range demo.Scenarios {
@@ -54,6 +56,13 @@ floor is kept:
 				o.Socket = filepath.Join(dir, "demo.sock")
 			}
 			o.Key = keyBeside(o.Socket)
+			if dns != "off" {
+				at, err := netip.ParseAddrPort(dns)
+				if err != nil || at.Port() == 0 {
+					return usageError(fmt.Errorf("--dns %q: write an address and a port, as 127.0.0.1:5300 or [::1]:5300, or off", dns))
+				}
+				o.DNS, o.DNSIfFree = at, !cmd.Flags().Changed("dns")
+			}
 			if scenario != "" {
 				s, err := demo.Find(scenario)
 				if err != nil {
@@ -80,6 +89,7 @@ floor is kept:
 	}
 	f := cmd.Flags()
 	f.IntVar(&sites, "sites", 3, "how many sites, 1 to 10; one decides alone, two have a witness, more have three voters")
+	f.StringVar(&dns, "dns", "127.0.0.1:5300", "where to answer for the zone demo.test, or off; www.demo.test has the addresses of the sites that serve")
 	f.StringVar(&scenario, "scenario", "", "run this scenario and end: "+strings.Join(demo.Names(), ", "))
 	f.DurationVar(&howLong, "for", 0, "end after this long; 0 means not by itself")
 	f.BoolVar(&lines, "json", false, "one JSON object per event, and last a summary")

@@ -15,6 +15,9 @@
 // Every part has an address of its own, and between them there is a switch, so
 // that any can be cut off ([network]).
 //
+// It answers for the zone demo.test, whose name www has the addresses of the
+// sites that the ledger's state lets clients be sent to.
+//
 // A scenario is a fault, what should follow, and a verdict taken from the
 // router's table and the invariants: [Scenarios]. Every UPDATE the router heard and every request
 // the client lost is emitted with its time, so that an outside reader can judge

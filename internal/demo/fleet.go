@@ -52,6 +52,10 @@ type Options struct {
 	// Key is where the operator's key of the demo is kept while it runs, for those
 	// who give orders over the socket; empty keeps it to itself.
 	Key string
+	// DNS is where the demo answers for its zone; invalid is nowhere. DNSIfFree
+	// does without when the address is taken.
+	DNS       netip.AddrPort
+	DNSIfFree bool
 	// Scenario to run; nil stays up until ctx ends.
 	Scenario *Scenario
 	// Adjust changes the demo's policy before it begins, for measurements; may be nil.
@@ -85,6 +89,7 @@ type fleet struct {
 	pen      *pki.Pen // whose orders the ledger takes
 	backend  *agent.Backend
 	client   *client
+	dns      *zone // nil when it answers nowhere
 }
 
 // completeWithin bounds the start.
@@ -355,6 +360,9 @@ func (f *fleet) start(ctx context.Context, running *sync.WaitGroup, fail context
 			f.report.line(time.Now(), Line{Kind: "loss", Site: site, Flow: &flow, Reason: why})
 		},
 	}
+	if err := f.name(ctx, running); err != nil {
+		return err
+	}
 	return f.serve(ctx, running)
 }
 
@@ -499,6 +507,10 @@ func (f *fleet) welcome() {
 	case 2:
 		about = fmt.Sprintf("2 sites announce %v to one router; a witness, %s, is their third vantage and voter", anycast, witnessName)
 	}
+	asking := ""
+	if f.dns != nil {
+		asking = fmt.Sprintf("\n  dig @%v -p %d %s.%s +short          which sites clients are sent to\n", f.o.DNS.Addr(), f.o.DNS.Port(), demoName, demoZone)
+	}
 	fmt.Fprintf(f.o.Out, `
 %s. In another terminal:
 
@@ -508,8 +520,8 @@ func (f *fleet) welcome() {
   %[2]s heal %[3]s          and comes back
   %[2]s withdraw %[4]s --reason "try it" --yes
   %[2]s events -f
-
+%[6]s
 Ctrl-C ends it. What happens is told below.
 
-`, about, at, names[0], names[f.o.Sites-1], anycast)
+`, about, at, names[0], names[f.o.Sites-1], anycast, asking)
 }

@@ -1,0 +1,75 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/internal/loopback"
+)
+
+// TestZone: the demo's name has the addresses of the sites that serve: not that
+// of one whose service was killed, nor of one that a person withdrew.
+func TestZone(t *testing.T) {
+	at := loopback.Own(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	o := Options{Sites: 3, Socket: filepath.Join(t.TempDir(), "d.sock"), JSON: true, Out: io.Discard, DNS: at}
+	err := with(ctx, o, func(ctx context.Context, f *fleet) error {
+		s := f.stage(ctx)
+		client := netip.MustParsePrefix("127.0.0.1/32")
+		given := func() []string {
+			e, err := f.dns.server.Table().Explain(demoName+"."+demoZone, "A", client)
+			if err != nil {
+				t.Error(err)
+			}
+			return e.Records
+		}
+		want := func(what string, sites ...string) error {
+			var records []string
+			for _, name := range sites {
+				records = append(records, fmt.Sprintf("www.demo.test. %%d IN A %v", f.site(name).hostAddress()))
+			}
+			return s.until(time.Minute, what, func() bool {
+				for _, ttl := range []int{5, 1} {
+					var all []string
+					for _, r := range records {
+						all = append(all, fmt.Sprintf(r, ttl))
+					}
+					if slices.Equal(given(), all) {
+						return true
+					}
+				}
+				return false
+			})
+		}
+		if err := want("all are given", "fra", "ams", "lhr"); err != nil {
+			return err
+		}
+		if err := f.breaks("ams", "kill"); err != nil {
+			return err
+		}
+		if err := want("a site whose service was killed is not given", "fra", "lhr"); err != nil {
+			return err
+		}
+		if err := f.breaks("ams", "heal"); err != nil {
+			return err
+		}
+		if err := want("it is given again", "fra", "ams", "lhr"); err != nil {
+			return err
+		}
+		if err := s.order(steadycast.OrderWithdraw, "lhr", "try it", false); err != nil {
+			return err
+		}
+		return want("a site that was withdrawn is not given", "fra", "ams")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

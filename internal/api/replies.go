@@ -67,7 +67,7 @@ type SiteRow struct {
 	Services   int    `json:"services"`
 	PeersUp    int    `json:"peers_up"`
 	Peers      int    `json:"peers"`
-	Speaker    string `json:"speaker"` // up, lost, unknown
+	Speaker    string `json:"speaker"` // up, lost, unknown; none at a witness
 	// Heard is when it was last heard; zero if never.
 	Heard time.Time `json:"heard,omitzero"`
 	// Far: another node's site, of which the ledger's count is all that is known here.
@@ -127,6 +127,9 @@ func (s *Snapshot) SiteRows() []SiteRow {
 			if site.SpeakerLost != "" {
 				r.Speaker = "lost"
 			}
+		}
+		if r.Witness {
+			r.Speaker = "none"
 		}
 		out = append(out, r)
 	}

@@ -160,10 +160,11 @@ func keysOf(t reflect.Type, path string) []string {
 	return out
 }
 
-// TestEveryFileLoads loads every node.yaml and fleet.yaml that configs/ ships.
+// TestEveryFileLoads loads every node.yaml and fleet.yaml that configs/ ships, and
+// those of the lab.
 func TestEveryFileLoads(t *testing.T) {
 	var files []string
-	for _, glob := range []string{"*.yaml", "examples/*.yaml", "examples/*/*.yaml"} {
+	for _, glob := range []string{"*.yaml", "examples/*.yaml", "examples/*/*.yaml", "../lab/containerlab/configs/*/*.yaml"} {
 		found, err := filepath.Glob(filepath.Join(configs, glob))
 		if err != nil {
 			t.Fatal(err)

@@ -67,7 +67,7 @@ func TestProblems(t *testing.T) {
 			"zones[0].records[3]: is the same as zones[0].records[2]"}},
 		{"two TTLs", zone("a 60 A 192.0.2.1", "a A 192.0.2.2"), []string{
 			"zones[0].records[1]: has a TTL of 300 and zones[0].records[0] of the same set has 60; a set has one (RFC 2181 §5.2)"}},
-		{"lines", zone("", "$TTL 60", "a CH TXT x", "A 192.0.2.1", "a A 192.0.2", "a NOTYPE x", "a A 192.0.2.1\nb A 192.0.2.1", "@ SOA a b 1 2 3 4 5", "@ NS x.", "a DNAME b", "a ANY x", "a 4294967295 A 192.0.2.1", "@ DNSKEY 257 3 13 AAAA", "web A"), nil},
+		{"lines", zone("", "$TTL 60", "a CH TXT x", "A 192.0.2.1", "a A 192.0.2", "a NOTYPE x", "a A 192.0.2.1\nb A 192.0.2.1", "@ SOA a b 1 2 3 4 5", "@ NS x.", "a DNAME b", "a ANY x", "a 4294967295 A 192.0.2.1", "@ DNSKEY 257 3 13 AAAA", "web A", "web MX", "web SRV"), nil},
 		{"too much for a message", zone(many(4100)...), []string{
 			"zones[0].records[0]: many.example.com has more records than fit a message (65600 octets of 64752)"}},
 	} {

@@ -82,18 +82,33 @@ func packRecord(rr dns.RR) (record, error) {
 	if err != nil {
 		return record{}, fmt.Errorf("cannot be sent: %s", plain(err))
 	}
-	// What was packed must be readable: the parser lets some things pass.
-	if _, _, err := dns.UnpackRR(buf[:n], 0); err != nil {
-		return record{}, fmt.Errorf("cannot be sent: %s", plain(err))
-	}
 	owner := wireName(buf)
 	if n == len(owner)+10 { // the library reads these as the empty records of RFC 2136
-		return record{}, fmt.Errorf("has no data; write owner, type and data, as: www A 192.0.2.1")
+		return record{}, errors.New("has no data; write owner, type and data, as: www A 192.0.2.1")
+	}
+	if !whole(rr, buf[:n]) {
+		return record{}, errors.New("has data that is not whole; write owner, type and data, as: www A 192.0.2.1")
 	}
 	return record{
 		owner: lower(owner), typ: h.Rrtype, ttl: h.Ttl,
 		data: buf[len(owner)+10 : n : n],
 	}, nil
+}
+
+// whole reports whether a record that was packed is the one that others would
+// read: the library's parser takes some that lack their last fields.
+func whole(rr dns.RR, packed []byte) bool {
+	again, err := dns.NewRR(rr.String())
+	if err != nil || again == nil {
+		return false
+	}
+	buf := make([]byte, dns.Len(again)+maxNameLen)
+	n, err := dns.PackRR(again, buf, 0, nil, false)
+	if err != nil || !bytes.Equal(buf[:n], packed) {
+		return false
+	}
+	_, off, err := dns.UnpackRR(packed, 0)
+	return err == nil && off == len(packed)
 }
 
 // unserved says why a type cannot be among the records; empty if it can.

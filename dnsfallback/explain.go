@@ -11,22 +11,22 @@ import (
 // Explanation is one answer and how it came about.
 type Explanation struct {
 	// Version of the table that answered.
-	Version uint64
+	Version uint64 `json:"version"`
 	// Rcode as its word, and the records as in a zone file.
-	Rcode   string
-	Records []string
+	Rcode   string   `json:"rcode"`
+	Records []string `json:"records"`
 	// Branch are the steps in order: who is out and why, which row a map had, which method gave whom.
-	Branch []string
+	Branch []string `json:"branch"`
 	// TTL says why it is not the steady one; empty if it is.
-	TTL string
+	TTL string `json:"ttl,omitempty"`
 	// Network is the one that the answer is for; invalid when it is for all.
-	Network netip.Prefix
+	Network netip.Prefix `json:"network,omitzero"`
 }
 
 // Explain answers as the server would answer client, and takes down why. Where
 // a method draws, it draws anew.
 func (t *Table) Explain(name, typ string, client netip.Prefix) (Explanation, error) {
-	e := Explanation{Version: t.version}
+	e := Explanation{Version: t.version, Records: []string{}, Branch: []string{}}
 	n, err := parseName(name, root)
 	if err != nil {
 		return e, fmt.Errorf("%q is no name: %w", name, err)

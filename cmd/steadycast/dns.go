@@ -1,0 +1,181 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steadycast/steadycast/dnsfallback"
+	"github.com/steadycast/steadycast/internal/config"
+)
+
+func newDNSCommand(c *cli) *cobra.Command {
+	cmd := &cobra.Command{Use: "dns", Short: "What clients are answered, and why", GroupID: groupSee}
+	cmd.AddCommand(newResolveCommand(c))
+	return cmd
+}
+
+// supposed is the state that a question is asked in.
+type supposed struct {
+	down, out, holds []string
+	at               string
+}
+
+func newResolveCommand(c *cli) *cobra.Command {
+	var (
+		table, typ, client string
+		suppose            supposed
+	)
+	cmd := &cobra.Command{
+		Use: "resolve NAME", Short: "The answer that a table gives one client, and every step to it; needs no daemon", Args: cobra.ExactArgs(1),
+		Long: `Answers as a server would that has this table: which row of which map the client
+is in, which method chose whom, which members were out and why. All sites are
+well, but for what --down, --out and --while suppose. Where a method draws by
+weight, it draws anew each time.`,
+		Example: `  steadycast dns resolve www.gslb.example.com --table fleet.yaml --client 203.0.113.7
+  steadycast dns resolve www.gslb.example.com --table fleet.yaml --client 10.1.2.0/24 --down web@ams --out fra`,
+	}
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if table == "" {
+			return usageError(errors.New("--table is missing: name the fleet.yaml whose zones are to be asked"))
+		}
+		where, err := clientOf(client)
+		if err != nil {
+			return usageError(err)
+		}
+		fleet, ps := config.LoadTable(table)
+		if err := ps.Err(); err != nil {
+			for _, l := range ps.Lines() {
+				fmt.Fprintln(c.err, printable(l))
+			}
+			return &exitError{code: exitUsage}
+		}
+		state, err := suppose.state(fleet)
+		if err != nil {
+			return usageError(err)
+		}
+		policy, problems := dnsfallback.NewPolicy(fleet.Revision, fleet.Placement, dnsfallback.Known{})
+		if len(problems) > 0 { // none but this: the rest was judged
+			return usageError(fmt.Errorf("%s: %s", table, problems[0].Text))
+		}
+		maps, problems := dnsfallback.LoadMaps(nil, fleet.Maps)
+		for _, p := range problems {
+			fmt.Fprintf(c.err, "warning: %s: %s; as if there were no such map\n", p.Path, p.Text)
+		}
+		e, err := policy.Table(fleet.Revision, maps, state).Explain(args[0], typ, where)
+		if err != nil {
+			return usageError(err)
+		}
+		if c.json() {
+			return c.printValue(e)
+		}
+		fmt.Fprint(c.out, renderAnswer(e))
+		return nil
+	}
+	f := cmd.Flags()
+	f.StringVar(&table, "table", "", "the fleet.yaml to answer from")
+	f.StringVar(&typ, "type", "A", "type of record")
+	f.StringVar(&client, "client", "0.0.0.0", "address or network of who asks")
+	f.StringSliceVar(&suppose.down, "down", nil, "suppose that SERVICE@SITE is down")
+	f.StringSliceVar(&suppose.out, "out", nil, "suppose that a person switched SITE, or NAME/MEMBER, out")
+	f.StringSliceVar(&suppose.holds, "while", nil, "suppose that the condition that members name holds")
+	f.StringVar(&suppose.at, "at", "", "suppose the time, as 2026-11-11T00:00:00Z; default now")
+	return cmd
+}
+
+// clientOf reads an address or a network.
+func clientOf(s string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil || p.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("--client %q: write an address or a network, as 203.0.113.7 or 203.0.113.0/24", s)
+	}
+	return p, nil
+}
+
+// state is what was supposed of the table's sites.
+func (s supposed) state(fleet config.Fleet) (dnsfallback.FleetState, error) {
+	out := dnsfallback.FleetState{At: time.Now(), Sites: map[string]dnsfallback.SiteState{}, Members: map[string]dnsfallback.Forced{}, Conditions: map[string]bool{}}
+	var sites []string
+	for _, p := range fleet.Sites {
+		if !p.Witness {
+			sites = append(sites, p.Name)
+			out.Sites[p.Name] = dnsfallback.SiteState{Services: map[string]dnsfallback.ServiceState{}}
+		}
+	}
+	known := func(site string) error {
+		if !slices.Contains(sites, site) {
+			return fmt.Errorf("%q is not a site of the table; known: %s", site, strings.Join(sites, ", "))
+		}
+		return nil
+	}
+	for _, d := range s.down {
+		service, site, ok := strings.Cut(d, "@")
+		if !ok {
+			return out, fmt.Errorf("--down %q: write SERVICE@SITE", d)
+		}
+		if err := known(site); err != nil {
+			return out, fmt.Errorf("--down %s: %w", d, err)
+		}
+		if !slices.ContainsFunc(fleet.Services, func(x config.Service) bool { return x.Name == service }) {
+			return out, fmt.Errorf("--down %s: %q is not a service of the table", d, service)
+		}
+		out.Sites[site].Services[service] = dnsfallback.ServiceState{V4: dnsfallback.Down, V6: dnsfallback.Down, Why: "supposed"}
+	}
+	off := dnsfallback.Forced{To: dnsfallback.Down, Why: "supposed"}
+	for _, o := range s.out {
+		if strings.Contains(o, "/") {
+			out.Members[o] = off
+			continue
+		}
+		if err := known(o); err != nil {
+			return out, fmt.Errorf("--out %s: %w", o, err)
+		}
+		site := out.Sites[o]
+		site.Forced = off
+		out.Sites[o] = site
+	}
+	for _, w := range s.holds {
+		out.Conditions[w] = true
+	}
+	if s.at != "" {
+		at, err := time.Parse(time.RFC3339, s.at)
+		if err != nil {
+			return out, fmt.Errorf("--at %q: write a time as 2026-11-11T00:00:00Z", s.at)
+		}
+		out.At = at
+	}
+	return out, nil
+}
+
+// renderAnswer prints the records, and below them how they came about.
+func renderAnswer(e dnsfallback.Explanation) string {
+	var b strings.Builder
+	for _, r := range e.Records {
+		fmt.Fprintln(&b, printable(r))
+	}
+	if len(e.Records) == 0 {
+		fmt.Fprintf(&b, "no records (%s)\n", e.Rcode)
+	}
+	fmt.Fprintln(&b)
+	for _, l := range e.Branch {
+		fmt.Fprintf(&b, "  %s\n", printable(l))
+	}
+	if e.TTL != "" {
+		fmt.Fprintf(&b, "  the shorter TTL: %s\n", e.TTL)
+	}
+	whom := "for everyone"
+	if e.Network.IsValid() {
+		whom = "for clients in " + e.Network.String()
+	}
+	fmt.Fprintf(&b, "  %s, by table %d, %s\n", e.Rcode, e.Version, whom)
+	return b.String()
+}

@@ -35,15 +35,41 @@ type naiveCount struct {
 
 func (n *naive) at(now Now) naiveCount {
 	cut := 0 // observations before it no longer count in a run
+	well, deaf, until := false, false, Now(0)
 	for i := range n.history {
-		if !n.count(i, n.history[i].at, cut).enough { // before it is heard
+		at := n.history[i].at
+		deaf = deaf || well && !n.hears(i, at)
+		if deaf || at < until || !n.count(i, at, cut).enough { // before it is heard
 			cut = i
 		}
-		if !n.count(i+1, n.history[i].at, cut).enough {
+		if n.hears(i+1, at) {
+			if deaf {
+				deaf, until = false, at+time.Minute
+			}
+			well = true
+		}
+		if deaf || at < until || !n.count(i+1, at, cut).enough {
 			cut = i + 1
 		}
 	}
 	return n.count(len(n.history), now, cut)
+}
+
+// hears: at least half of the others that ever spoke were heard lately; nobody
+// did if there are none.
+func (n *naive) hears(k int, now Now) bool {
+	ever, lately := 0, 0
+	if !n.solo {
+		for _, v := range n.table.Vantages(n.site) {
+			if is := n.accepted(v, k); len(is) > 0 {
+				ever++
+				if now-n.history[is[len(is)-1]].from <= n.window {
+					lately++
+				}
+			}
+		}
+	}
+	return ever > 0 && 2*lately >= ever
 }
 
 // accepted are the indexes of v's observations among the first k that count.
@@ -228,7 +254,7 @@ func TestCountLikeNaive(t *testing.T) {
 		var now Now
 		seq := uint64(10)
 		for range rapid.IntRange(5, 40).Draw(t, "events") {
-			now += Now(rapid.SampledFrom([]int{0, 0, 0, 200, 500, 900, 1600, 4100}).Draw(t, "wait")) * time.Millisecond
+			now += Now(rapid.SampledFrom([]int{0, 0, 0, 200, 500, 900, 1600, 4100, 59_000}).Draw(t, "wait")) * time.Millisecond
 			seq += rapid.SampledFrom([]uint64{0, 1, 1, 1}).Draw(t, "seq")
 			h := heard{at: now, from: now - Now(rapid.SampledFrom([]int{0, 0, 0, 800, 3900, 4001}).Draw(t, "age"))*time.Millisecond}
 			h.o = steadycast.Observation{

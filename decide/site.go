@@ -99,7 +99,8 @@ type Site struct {
 	sessionlessAt Now
 	alarms        []alarm // by key
 
-	load *Loaded // as reported last
+	load    *Loaded // as reported last
+	hearing hearing
 
 	idleUntil Now // before it, nothing but an input changes anything; see settle
 	idle      bool
@@ -181,6 +182,9 @@ func (s *Site) Wake() (Now, bool) {
 		if at, ok := s.services[i].jury.expires(); ok {
 			d.by(at)
 		}
+	}
+	if s.hearing.until != 0 && !s.hearing.deaf {
+		d.by(s.hearing.until)
 	}
 	return d.at, d.ok
 }
@@ -271,6 +275,9 @@ func (s *Site) expire(now Now) (changed bool) {
 			s.hold(now, sv, true)
 		}
 	}
+	if changed || s.hearing.until != 0 {
+		changed = s.relisten(now) || changed
+	}
 	return changed
 }
 
@@ -297,8 +304,9 @@ func (s *Site) observed(now Now, in Observed) bool {
 	if !sv.jury.hear(now, o, in.From) {
 		return false
 	}
+	turned := s.listen(now)
 	s.judge(now, sv)
-	return sv.loud || sv.gist() != before
+	return turned || sv.loud || sv.gist() != before
 }
 
 func (s *Site) note(e steadycast.Event) {

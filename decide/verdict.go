@@ -1,6 +1,8 @@
 package decide
 
 import (
+	"cmp"
+
 	"github.com/steadycast/steadycast"
 )
 
@@ -183,7 +185,7 @@ func (s *Site) facts(now Now, sv *service) facts {
 // judge takes the newest count and makes every transition that it allows.
 func (s *Site) judge(now Now, sv *service) {
 	sv.tally = sv.jury.count()
-	if !sv.tally.enough {
+	if !sv.tally.enough || s.doubts(now) != "" {
 		s.hold(now, sv, false)
 		return
 	}
@@ -233,7 +235,7 @@ func (s *Site) become(now Now, sv *service, to steadycast.State, why string) {
 func (s *Site) hold(now Now, sv *service, silent bool) {
 	sv.jury.adjourn()
 	sv.held = true
-	sv.why = sv.lacking()
+	sv.why = cmp.Or(s.doubts(now), sv.lacking())
 	if !silent {
 		sv.rounds++
 	}

@@ -30,6 +30,9 @@ type SiteOptions struct {
 	// Isolated says what a certain local failure does while the ledger is out of
 	// reach: IsolatedDeprefer (default) or IsolatedFreeze. Nothing withdraws alone.
 	Isolated string
+	// LastResort is how long the ledger must be out of reach before a site that is
+	// well announces what nobody serves; 0 means 15m, negative never. See site_resort.go.
+	LastResort time.Duration
 	// Off is how long the node was off; negative when that is not known, as at
 	// its first start. Longer than warm_start, and a resumed unit waits Jitter
 	// and is depreferred for its first minute.
@@ -101,6 +104,7 @@ type Site struct {
 
 	load    *Loaded // as reported last
 	hearing hearing
+	others  []Elsewhere // the newest of each
 
 	idleUntil Now // before it, nothing but an input changes anything; see settle
 	idle      bool
@@ -109,9 +113,8 @@ type Site struct {
 
 // NewSite makes a machine that has learnt nothing yet.
 func NewSite(o SiteOptions) *Site {
-	if o.Isolated == "" {
-		o.Isolated = IsolatedDeprefer
-	}
+	setDefault(&o.Isolated, IsolatedDeprefer)
+	setDefault(&o.LastResort, defaultResort)
 	o.VIPs = slices.Clone(o.VIPs)
 	s := &Site{o: o, name: o.Name, fence: o.Fence, dead: steadycast.RequestID{Incarnation: o.Incarnation}}
 	s.adopt(o.Table)
@@ -150,6 +153,8 @@ func (s *Site) Step(now Now, in Input) []Effect {
 	case Outdated:
 		s.outdated = in.Reason
 		dirty = true
+	case Elsewhere:
+		dirty = s.lookedElsewhere(in) || dirty
 	case Unfenced:
 		s.fence, s.resend = steadycast.Fence{}, true
 	case SpeakerLost:

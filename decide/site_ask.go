@@ -72,7 +72,7 @@ func (s *Site) wants(u *unit) steadycast.Action {
 	switch {
 	case u.announced && s.wantOut(u):
 		return steadycast.Withdraw
-	case !u.announced && u.view.Phase != steadycast.In && s.wantIn(u):
+	case (!u.announced || u.resort) && u.view.Phase != steadycast.In && s.wantIn(u):
 		return steadycast.Return
 	default:
 		return steadycast.NoAction
@@ -132,7 +132,7 @@ func (s *Site) moot() bool {
 			continue
 		}
 		u := &s.units[i]
-		if s.asked.req.Action == steadycast.Return && !u.announced && s.wantIn(u) ||
+		if s.asked.req.Action == steadycast.Return && (!u.announced || u.resort) && s.wantIn(u) ||
 			s.asked.req.Action == steadycast.Withdraw && u.announced &&
 				!s.well(u, func(sv *service) bool { return sv.state != steadycast.Unhealthy }) {
 			return false

@@ -51,6 +51,16 @@ type LedgerLost struct {
 // follows its leader: it can be asked, although nothing new was committed.
 type LedgerFound struct{}
 
+// Elsewhere is one look, from here, for whoever else serves a prefix: Up means
+// that somebody answers for it or shows it, Down that nobody does.
+type Elsewhere struct {
+	Name    string
+	Prefix  netip.Prefix
+	Outcome steadycast.Outcome
+	// From is when the look began.
+	From Now
+}
+
 // Loaded is what the site carries, in the unit of its capacity in the table.
 type Loaded struct {
 	Load int64
@@ -90,6 +100,7 @@ func (Outdated) input()    {}
 func (Viewed) input()      {}
 func (Equipped) input()    {}
 func (Loaded) input()      {}
+func (Elsewhere) input()   {}
 func (Observed) input()    {}
 func (Answered) input()    {}
 func (Committed) input()   {}

@@ -77,6 +77,9 @@ func (u *unit) wakes(s *Site, now Now, wake *deadline) {
 	if now < u.warm {
 		wake.by(u.warm)
 	}
+	if at := s.resortAt(); !u.announced && now < at {
+		wake.by(at)
+	}
 	if !u.announced && u.view.Phase == steadycast.In && now < s.o.Jitter {
 		wake.by(s.o.Jitter)
 	}

@@ -150,6 +150,8 @@ func (st *story) command(ws []string) {
 		st.proved(args)
 	case "seen":
 		st.step(Viewed{Name: args[0], Prefix: netip.MustParsePrefix(args[1]), Outcome: outcomeOf(args[2]), From: st.now})
+	case "elsewhere":
+		st.step(Elsewhere{Name: args[0], Prefix: netip.MustParsePrefix(args[1]), Outcome: outcomeOf(args[2]), From: st.now})
 	case "speaker":
 		st.step(SpeakerLost{Reason: args[0]})
 	case "ledger":
@@ -242,6 +244,8 @@ func (st *story) build(ws []string) {
 			o.Off = st.duration(v)
 		case "jitter":
 			o.Jitter = st.duration(v)
+		case "last_resort":
+			o.LastResort = st.duration(v)
 		case "isolated":
 			o.Isolated = v
 		case "inc":

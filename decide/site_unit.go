@@ -22,6 +22,7 @@ type unit struct {
 	executed  steadycast.RequestID // the newest withdrawal carried out
 
 	depref   string // the permit's reason for depreferring it; empty without one
+	resort   bool   // announced as a last resort, although the ledger counts it out
 	alone    bool   // depreferred by the site itself, for want of a ledger
 	lags     bool   // depreferred by the site itself, because the node acts on an old table
 	draining bool   // carries GSHUT until leaveAt
@@ -139,6 +140,7 @@ func (s *Site) place(now Now, u *unit) {
 	case v.Phase == steadycast.In && !u.announced:
 		s.resume(now, u)
 	}
+	s.resort(now, u)
 	s.isolate(u)
 	s.lag(u)
 }
@@ -187,6 +189,8 @@ func (s *Site) drain(now Now, u *unit) {
 // told so (rule P3); anything else that put it Out is simply obeyed.
 func (s *Site) countedOut(now Now, u *unit) {
 	switch p := u.view.Permit; {
+	case u.resort:
+		// see resort
 	case !u.undone():
 		s.takeOut(u, "the ledger counts it as out")
 	case s.asked != nil && s.asked.req.ID == p.ID:
@@ -204,7 +208,7 @@ func (s *Site) countedOut(now Now, u *unit) {
 // is then what sets it right, and no route leaves for it.
 func (u *unit) undone() bool {
 	p := u.view.Permit
-	return u.announced && u.view.Phase == steadycast.Out && p.Action == steadycast.Withdraw &&
+	return u.announced && !u.resort && u.view.Phase == steadycast.Out && p.Action == steadycast.Withdraw &&
 		(p.ID.Compare(u.executed) > 0 || p.Fence.Compare(u.permit) < 0)
 }
 

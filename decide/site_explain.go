@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -115,6 +116,10 @@ func (s *Site) Explain() Explanation {
 	}
 	if s.asked != nil {
 		req := s.asked.req
+		req.Evidence = slices.Clone(req.Evidence)
+		for i := range req.Evidence {
+			req.Evidence[i].Signed = nil // for voters, not for people
+		}
 		e.Asked, e.AskedFor = &req, s.now-s.asked.first
 	}
 	for i := range s.services {

@@ -30,16 +30,17 @@ type world struct {
 	act   steadycast.Actual
 
 	committed, proved bool
-	asks              int
+	asks, resorts     int
 }
 
 func newWorld(t *rapid.T) *world {
 	w := &world{t: t}
 	w.o = SiteOptions{
 		Name: "fra", Incarnation: 3, Solo: rapid.Bool().Draw(t, "solo"),
-		Off:      rapid.SampledFrom([]time.Duration{-1, 0, time.Hour}).Draw(t, "off"),
-		Jitter:   rapid.SampledFrom([]time.Duration{0, 3 * time.Second}).Draw(t, "jitter"),
-		Isolated: rapid.SampledFrom([]string{"", IsolatedFreeze}).Draw(t, "isolated"),
+		Off:        rapid.SampledFrom([]time.Duration{-1, 0, time.Hour}).Draw(t, "off"),
+		Jitter:     rapid.SampledFrom([]time.Duration{0, 3 * time.Second}).Draw(t, "jitter"),
+		Isolated:   rapid.SampledFrom([]string{"", IsolatedFreeze}).Draw(t, "isolated"),
+		LastResort: rapid.SampledFrom([]time.Duration{-1, 5 * time.Second, 20 * time.Second}).Draw(t, "last resort"),
 	}
 	downFor := rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "down_for")
 	h := Health{DownFor: &downFor, Rise: 4, HoldUp: 3 * time.Second}
@@ -220,6 +221,14 @@ func (w *world) checkSet(set steadycast.RouteSet, anew bool) {
 		_, was := w.set.Find(u.id.Prefix)
 		v := u.view
 		allowed := v.Phase != steadycast.Out || v.Order == steadycast.OrderAnnounce || v.Order == steadycast.OrderDrain && u.draining || u.undone()
+		if is && !was && u.resort {
+			allowed = true
+			if w.site.ledgerGone == "" || w.now < w.site.ledgerSince+w.o.LastResort || v.Order != steadycast.OrderNone || v.Frozen != "" || w.o.LastResort <= 0 {
+				w.t.Fatalf("announced %v as a last resort: ledger gone %q since %v, now %v, order %v, frozen %q", u.id, w.site.ledgerGone, w.site.ledgerSince, w.now, v.Order, v.Frozen)
+			}
+			w.resorts++
+		}
+		allowed = allowed || was && u.resort
 		if is && (!allowed || v.Order == steadycast.OrderWithdraw) {
 			w.t.Fatalf("announced %v in phase %v under order %v", u.id, v.Phase, v.Order)
 		}
@@ -252,7 +261,10 @@ func (w *world) observe(outcomes ...int) {
 				continue
 			}
 			w.seq++
-			o.Vantage, o.Seq = v, w.seq
+			o.Vantage, o.Seq, o.Ineligible = v, w.seq, ""
+			if rapid.IntRange(0, 19).Draw(w.t, "controls") == 0 {
+				o.Ineligible = "2 of 3 anchors do not answer"
+			}
 			w.step(Observed{Observation: o, From: w.now})
 		}
 		w.pass(w.now + 300*time.Millisecond)
@@ -369,14 +381,14 @@ func (w *world) speak() {
 
 // TestSiteNever runs whole lives of a site under anything that can happen.
 func TestSiteNever(t *testing.T) {
-	asks, sets := 0, 0
+	asks, sets, resorts := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
 		if rapid.IntRange(0, 9).Draw(t, "late start") > 0 {
 			w.step(Proved{Actual: w.act})
 			w.commit()
 		}
-		do := []string{"fail", "fail", "pass", "pass", "mixed", "answer", "answer", "ledger", "ledger", "commit", "speak", "speak", "wait", "no ledger"}
+		do := []string{"fail", "fail", "pass", "pass", "mixed", "answer", "answer", "ledger", "ledger", "commit", "speak", "speak", "wait", "no ledger", "no ledger", "elsewhere", "elsewhere", "load"}
 		for range rapid.IntRange(20, 80).Draw(t, "steps") {
 			switch rapid.SampledFrom(do).Draw(t, "do") {
 			case "fail":
@@ -395,14 +407,21 @@ func TestSiteNever(t *testing.T) {
 				w.speak()
 			case "wait":
 				w.pass(w.now + Now(rapid.SampledFrom([]int{5, 300, 1000, 2500, 6000, 20_000, 70_000}).Draw(t, "ms"))*time.Millisecond)
+			case "elsewhere":
+				for _, u := range w.view.Units {
+					w.step(Elsewhere{Name: "glass", Prefix: u.Unit.Prefix, From: w.now,
+						Outcome: steadycast.Outcome(rapid.SampledFrom([]int{-1, -1, 0, 1}).Draw(t, "somebody"))})
+				}
+			case "load":
+				w.step(Loaded{Load: 7, From: w.now})
 			case "no ledger":
 				w.step(LedgerLost{Reason: "gone"})
 			}
 		}
-		asks, sets = asks+w.asks, sets+int(w.set.Version)
+		asks, sets, resorts = asks+w.asks, sets+int(w.set.Version), resorts+w.resorts
 	})
-	if asks == 0 || sets == 0 {
-		t.Errorf("in all those lives nothing was asked (%d) or announced (%d): the test tests nothing", asks, sets)
+	if asks == 0 || sets == 0 || resorts == 0 {
+		t.Errorf("in all those lives nothing was asked (%d) or announced (%d, %d as a last resort): the test tests nothing", asks, sets, resorts)
 	}
 }
 

@@ -203,3 +203,17 @@ func BenchmarkSettle(b *testing.B) {
 		})
 	}
 }
+
+// TestBeatCarriesLoad: the newest figure, with its age; an older one changes nothing.
+func TestBeatCarriesLoad(t *testing.T) {
+	s := NewSite(SiteOptions{Name: "fra", Table: goodTable()})
+	if b := s.Beat(); b.Load != nil {
+		t.Errorf("a load that nobody reported: %+v", b.Load)
+	}
+	s.Step(10*time.Second, Loaded{Load: 40, From: 8 * time.Second})
+	s.Step(12*time.Second, Loaded{Load: 90, From: 7 * time.Second})
+	s.Step(15*time.Second, Tick{})
+	if b := s.Beat(); b.Load == nil || *b.Load != (Load{Site: "fra", Load: 40, AgeSeconds: 7}) {
+		t.Errorf("the beat says %+v", b.Load)
+	}
+}

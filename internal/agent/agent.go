@@ -34,6 +34,8 @@ type Options struct {
 	// StateDir holds agent.json; empty means nothing is remembered.
 	StateDir string
 	Isolated string
+	// LoadFile is where what the site carries is written; empty where nobody does.
+	LoadFile string
 	// Ledger is [ledger.Local] in solo, a [ledger.Client] in a fleet.
 	Ledger ledger.Ledger
 	// Derive makes the plan of the table that the fleet's ledger has committed, and
@@ -206,6 +208,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.views = newOutside(plan.Outside, a.env(), a.now, a.viewed)
 	helpers.Go(func() { a.views.run(ctx) })
 	var keeper sync.WaitGroup
+	if a.o.LoadFile != "" {
+		helpers.Go(func() { a.watchLoad(ctx, a.o.LoadFile) })
+	}
 	if a.o.StateDir != "" {
 		keeper.Go(func() { a.stayAlive(ctx) })
 		defer keeper.Wait()

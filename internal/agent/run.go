@@ -57,7 +57,7 @@ func Daemon(ctx context.Context, p *role.Process, o DaemonOptions) error {
 	opts := Options{
 		Site: cfg.Node.Site, Node: cfg.Node.Node, Fleet: cfg.Node.Fleet, Mode: cfg.Node.Mode, Version: version.Version,
 		StateDir: cfg.Node.StateDir, Isolated: cfg.Node.Isolated,
-		Events: ring, Logger: log, Jitter: rand.N(maxJitter), Alive: p.Alive, AliveWithin: p.Beat(),
+		LoadFile: cfg.Node.LoadFile, Events: ring, Logger: log, Jitter: rand.N(maxJitter), Alive: p.Alive, AliveWithin: p.Beat(),
 		Speak: func(o speaker.Options) (speaker.Interface, error) {
 			return speaker.Dial(cfg.Node.SpeakerSocket, o), nil
 		},

@@ -69,6 +69,10 @@ type Node struct {
 	Log     Log     `yaml:"log"`
 	Metrics Metrics `yaml:"metrics"`
 
+	// LoadFile is where others write what this site carries; its first line is a
+	// number in the unit of the site's capacity. Default none.
+	LoadFile string `yaml:"load_file"`
+
 	// AgentLost is what the speaker does when its agent is gone for
 	// AgentLostAfter: keep (default) the routes, or deprefer them.
 	AgentLost      string        `yaml:"agent_lost"`

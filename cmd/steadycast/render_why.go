@@ -33,6 +33,10 @@ func renderWhy(s style, w *api.Why) string {
 
 	for _, svc := range w.Services {
 		v := svc.Verdict
+		if w.Row.Far {
+			s.labelled(&b, "Verdict", plain, fmt.Sprintf("%s %s, as its site told the ledger: %s", v.Service, v.State, v.Reason))
+			continue
+		}
 		text := fmt.Sprintf("%s %s for %s", v.Service, v.State, span(now, svc.Since))
 		if v.Held {
 			text += ", held: too little evidence to judge"

@@ -99,9 +99,11 @@ type Agent struct {
 	record  record
 	wanted  steadycast.RouteSet
 	actual  steadycast.Actual
-	lost    string     // why the speaker cannot be reached
-	reload  string     // why the newest reload failed
-	half    string     // why the speaker has older settings than this process
+	lost    string           // why the speaker cannot be reached
+	reload  string           // why the newest reload failed
+	half    string           // why the speaker has older settings than this process
+	newest  steadycast.Fence // of the ledger's view, learnt at viewAt
+	viewAt  time.Time
 	edition edition    // of the newest table that a plan was made of
 	unfit   string     // why it cannot be carried out here
 	unfitAt decide.Now // since when; 0 while it can

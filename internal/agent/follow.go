@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
@@ -26,6 +27,9 @@ func editionOf(v decide.View) edition { return edition{v.Fence.Epoch, v.Table.Re
 // its table. A ledger that has not begun says nothing.
 func (a *Agent) committed() {
 	v := a.o.Ledger.View()
+	if v.Fence != a.newest {
+		a.newest, a.viewAt = v.Fence, time.Now()
+	}
 	if a.o.Derive == nil {
 		a.step(decide.Committed{View: v})
 		return

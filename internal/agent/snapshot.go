@@ -34,6 +34,7 @@ func (a *Agent) publish() {
 
 	s := a.blank()
 	s.At, s.View, s.LedgerLost = wall, shown(a.o.Ledger.View()), x.LedgerLost
+	s.ViewAt = a.viewAt
 	s.Sites = []api.Site{site}
 	s.Config.Revision, s.Config.LastError = x.Revision, a.reload
 	s.Counts = a.record.snapshot(a.o.Site)

@@ -18,7 +18,7 @@ func (x *index) farRow(r Row, v *decide.UnitView) Row {
 		return r
 	}
 	r.Far, r.Heard = true, x.s.At
-	r.Since = x.s.At.Add(-time.Duration(max(x.s.View.LT-v.Changed, 0)) * time.Millisecond)
+	r.Since = x.s.ledgerTime(v.Changed)
 	worst := x.farWorst(v.Unit)
 	failing := worst != nil && worst.State == steadycast.Unhealthy
 	var said []string
@@ -61,6 +61,26 @@ func (x *index) farRow(r Row, v *decide.UnitView) Row {
 	}
 	r.Why = strings.Join(said, "; ")
 	return r
+}
+
+// ledgerTime is when it was t in the ledger, by the daemon's clock.
+func (s *Snapshot) ledgerTime(t decide.Time) time.Time {
+	at := s.ViewAt
+	if at.IsZero() {
+		at = s.At
+	}
+	return at.Add(-time.Duration(max(s.View.LT-t, 0)) * time.Millisecond)
+}
+
+// farServices are what the ledger was told of a unit's services.
+func (x *index) farServices(u steadycast.Unit) []Service {
+	out := []Service{}
+	for _, v := range x.s.View.Verdicts {
+		if v.Site == u.Site && slices.Contains(x.services[u.Prefix], v.Service) {
+			out = append(out, Service{Verdict: v})
+		}
+	}
+	return out
 }
 
 // farWorst is the most troubled verdict that the ledger has of a unit's services.

@@ -49,6 +49,13 @@ func TestFarRows(t *testing.T) {
 		if x.want == Announced && !got.Since.Equal(at.Add(-time.Minute)) {
 			t.Errorf("%s: since %v", x.name, got.Since)
 		}
+		s.ViewAt = at.Add(-10 * time.Second) // no entry came since
+		if since := s.Rows()[0].Since; x.want == Announced && !since.Equal(at.Add(-70*time.Second)) {
+			t.Errorf("%s: ten seconds after the newest entry, since %v", x.name, since)
+		}
+		if w := s.Why(x.unit.Unit, nil); x.lost == "" && (len(w.Services) != 1 || w.Services[0].Verdict.State != x.verdict) {
+			t.Errorf("%s: the verdict told to the ledger is not shown: %+v", x.name, w.Services)
+		}
 		if site := s.SiteRows()[1]; x.want == Announced && (site.Announcing != 1 || site.Healthy != 1 || site.Services != 1 || !site.Far) {
 			t.Errorf("%s: %+v", x.name, site)
 		}

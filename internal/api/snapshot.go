@@ -23,6 +23,9 @@ type Snapshot struct {
 	// is the last one known, and LedgerLost says why there is no newer one.
 	View       decide.View `json:"view"`
 	LedgerLost string      `json:"ledger_lost,omitempty"`
+	// ViewAt is when this daemon learnt of the newest entry of View, of whose time
+	// View.LT speaks; zero means At.
+	ViewAt time.Time `json:"view_at,omitzero"`
 
 	// Sites whose real state this daemon hears, in order of name. A site of the
 	// table that is absent here is unknown, which is not the same as withdrawn.

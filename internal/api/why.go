@@ -18,6 +18,7 @@ type Why struct {
 	Committed decide.UnitView `json:"committed"`
 	Real      *Unit           `json:"real,omitempty"`
 	// Services behind the prefix, with the newest round explained, and their checks.
+	// Of another node's site only the verdicts that it told the ledger.
 	Services []Service `json:"services"`
 	Checks   []Check   `json:"checks"`
 	// Sent is what left on the wire about the prefix.
@@ -66,6 +67,9 @@ func (s *Snapshot) Why(u steadycast.Unit, recent []steadycast.Event) *Why {
 					w.Sent = append(w.Sent, sent)
 				}
 			}
+		}
+		if w.Row.Far {
+			w.Services = x.farServices(u)
 		}
 		w.Events = about(u, x.services[u.Prefix], recent)
 		w.Next = w.next()

@@ -80,7 +80,7 @@ var (
 	gshut  = steadycast.GracefulShutdown
 )
 
-const soon = 10 * time.Second
+const soon = 30 * time.Second
 
 // node is one node of two processes, its router and its service, all on the
 // loopback interface and without privileges.

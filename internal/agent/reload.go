@@ -63,6 +63,12 @@ func (d *daemon) reload(ctx context.Context, who string, dryRun bool) (api.Reloa
 	if dryRun {
 		return out, nil
 	}
+	if fleet && len(out.Changes) == 0 { // what was missing on this host may be there now
+		if err := d.agent.rederive(ctx, derive(next)); err != nil {
+			d.agent.reloadFailed(err.Error())
+			return out, err
+		}
+	}
 	if len(out.Changes) == 0 { // addresses that others removed come back by a person's wish
 		if _, err := d.agent.spk.Reload(ctx); err != nil && !errors.Is(err, speaker.ErrLost) {
 			return out, err

@@ -190,7 +190,7 @@ func (a *Agent) standing(x decide.Explanation) []api.Alarm {
 		add(a.unfit, "steadycast check FILE")
 	}
 	for _, text := range a.plan.Load().Alarms {
-		add(text, "steadycast check FILE")
+		add(text, "steadycast reload")
 	}
 	if a.link != nil {
 		for _, text := range severed(a.link.Peers().Links) {

@@ -204,6 +204,23 @@ func TestTableTextIsKept(t *testing.T) {
 	}
 }
 
+// TestFileNotInForce: a process of a fleet starts whatever the file is like that
+// its node.yaml names to be judged with; check minds it.
+func TestFileNotInForce(t *testing.T) {
+	cleanEnv(t)
+	file := filepath.Join(t.TempDir(), "node.yaml")
+	text := strings.Replace(fleetNode, "SITE", "fra", 1) + "table: gone.yaml\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, ps := Load(Options{File: file}); ps.Err() != nil {
+		t.Error(ps)
+	}
+	if ps := Check(file); ps.Err() == nil || !strings.Contains(ps.Error(), "gone.yaml") {
+		t.Errorf("check says %v", ps)
+	}
+}
+
 // TestDiffTables: what only the text of two tables says is told, too; a comment
 // is a change of nothing else.
 func TestDiffTables(t *testing.T) {

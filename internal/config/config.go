@@ -47,7 +47,7 @@ type Options struct {
 	Env []string
 }
 
-// Load reads node.yaml, and fleet.yaml where it names one, lays environment and
+// Load reads node.yaml, and fleet.yaml where a solo node names one, lays environment and
 // flags over the daemon's own settings, fills in the defaults and judges the
 // whole. The Config is nil when there is a problem that is not a warning, in
 // which case Problems.Err is not nil.
@@ -60,7 +60,7 @@ func Load(o Options) (*Config, Problems) {
 	if ps != nil {
 		return nil, ps
 	}
-	l := loading{flags: o.Flags, env: env, open: read}
+	l := loading{flags: o.Flags, env: env, open: read, runs: true}
 	return l.node(o.File, src)
 }
 
@@ -70,6 +70,8 @@ type loading struct {
 	env   []string
 	// open reads the file that `table:` names.
 	open func(string) ([]byte, Problems)
+	// runs: it is for a process, which must not mind a file that is not in force.
+	runs bool
 	// committed is the text of the table in force, instead of any file's.
 	committed *string
 }
@@ -101,7 +103,7 @@ func (l loading) judged(file string, src []byte) (*Config, Problems) {
 		j.table = newReader(cfg.TableFile)
 		ps = append(ps, j.table.read([]byte(*l.committed), &cfg.Fleet)...)
 		j.known = len(j.table.marks) > 0
-	case cfg.Node.Table != "":
+	case cfg.Node.Table != "" && !(l.runs && cfg.Node.Mode == "fleet"):
 		cfg.TableFile = cfg.Node.Table
 		if written := r.marks["table"].node != nil; written && !filepath.IsAbs(cfg.TableFile) {
 			cfg.TableFile = filepath.Join(filepath.Dir(file), cfg.TableFile)

@@ -27,7 +27,7 @@ type Node struct {
 
 	// Table is the path of fleet.yaml, relative to node.yaml where that names it.
 	// A solo node may write Services, Prefixes, Guards and DrainWait here instead.
-	// With mode fleet the ledger's table is in force, and this one is only judged.
+	// With mode fleet the ledger's table is in force, and only [Check] reads this one.
 	Table     string          `yaml:"table" layer:"path of fleet.yaml"`
 	Services  []Service       `yaml:"services"`
 	Prefixes  []decide.Prefix `yaml:"prefixes"`

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -18,6 +19,17 @@ func loadFleet(t *testing.T, node string) *Config {
 	c, ps := Load(Options{File: filepath.Join(configs, "examples/fleet", node+".yaml"), Env: []string{}})
 	if c == nil {
 		t.Fatal(ps)
+	}
+	if c.Fleet.Services != nil {
+		t.Fatal("the file is in force, and not what the ledger has")
+	}
+	text, err := os.ReadFile(filepath.Join(configs, "examples/fleet/fleet.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, ps, err = c.With(committed(t, string(text)))
+	if err != nil || ps.Fatal() > 0 {
+		t.Fatal(err, ps)
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,7 +33,7 @@ func forceWithdraw(s *stage) error {
 	err := s.order(steadycast.OrderWithdraw, second, "one more", false)
 	guard, override := refusal(err)
 	if guard != "floor" || !strings.Contains(override, "--force") {
-		return fmt.Errorf("expected the floor to refuse %s and to name --force; it answered %w", second, cmpErr(err))
+		return fmt.Errorf("expected the floor to refuse %s and to name --force; it answered %v", second, cmp.Or(err, errors.New("with a yes")))
 	}
 	s.tell("the floor refuses: %v. To do it all the same: %s", err, override)
 	if err := s.hold(time.Second, second+" stays", func() bool { return s.has(second) && !s.has(first) }); err != nil {
@@ -62,12 +63,4 @@ func forceWithdraw(s *stage) error {
 		}
 	}
 	return s.until(returnWithin, "every site is announced, none depreferred", s.allWell)
-}
-
-// cmpErr makes something to print of an answer that should have been a refusal.
-func cmpErr(err error) error {
-	if err == nil {
-		return errors.New("with a yes")
-	}
-	return err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/ledger"
 	"github.com/steadycast/steadycast/probe"
 )
 
@@ -66,7 +67,15 @@ type Difference struct {
 func differences(demo decide.Table) ([]Difference, error) {
 	plain := decide.Table{Revision: demo.Revision, Sites: slices.Clone(demo.Sites),
 		Services: []decide.Service{{Name: serviceName, Prefixes: demo.Services[0].Prefixes}}}.WithDefaults()
-	return compare(nil, "", demo, plain)
+	out, err := compare(nil, "", demo, plain)
+	if err != nil || len(demo.Sites) == 1 {
+		return out, err
+	}
+	room := func(what string, here, there int64) Difference {
+		return Difference{what, fmt.Sprintf("%d MiB", here>>20), fmt.Sprintf("%d MiB", there>>20)}
+	}
+	return append(out, room("a voter's free disk, at least", voterLeastFree, ledger.DefaultLeastFree),
+		room("and what it sets aside there", voterBallast, ledger.DefaultBallast)), nil
 }
 
 // compare walks two values of one type as JSON and lists the leaves that differ.

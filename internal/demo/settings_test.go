@@ -26,6 +26,7 @@ func TestDifferences(t *testing.T) {
 	want := []string{
 		"guards.breaker_clear", "guards.breaker_window", "guards.cooldown",
 		"services[0].health.hold_up", "services[0].health.rise",
+		"a voter's free disk, at least", "and what it sets aside there",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("differences\n %q\nwant\n %q", names, want)

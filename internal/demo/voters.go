@@ -192,6 +192,9 @@ func (v *voters) init(ctx context.Context, t decide.Table, who steadycast.Operat
 	defer cancel()
 	begin := func(one *ledger.Voter) error { return one.Init(ctx, t, who.Name, "the demo begins", who) }
 	first := v.voter(v.seats[0].node)
+	if first == nil {
+		return errors.New("the first voter has ended")
+	}
 	err := begin(first)
 	// When another was elected in between, the first policy is given to that one.
 	if other := v.voter(first.State().Leader.Node); err != nil && other != nil && other != first {

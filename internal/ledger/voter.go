@@ -48,9 +48,9 @@ type VoterOptions struct {
 	// of them; default 100ms. Who waits ten times that (at least a second) for a
 	// leader looks for another.
 	MaxRTT time.Duration
-	// LeastFree bytes must be free in Dir to start and to go on; default 256 MiB.
-	// Ballast bytes are set aside there, and given back when it gets tight, for
-	// the other processes of this node; default 64 MiB.
+	// LeastFree bytes must be free in Dir to start and to go on; default
+	// [DefaultLeastFree]. Ballast bytes are set aside there, and given back when it
+	// gets tight, for the other processes of this node; default [DefaultBallast].
 	LeastFree, Ballast int64
 	// Log gets what people must know; default slog.Default().
 	Log *slog.Logger
@@ -73,6 +73,12 @@ type VoterOptions struct {
 	stall time.Duration
 }
 
+// How much room a voter wants on its disk unless something else is said, in bytes.
+const (
+	DefaultLeastFree int64 = 256 << 20
+	DefaultBallast   int64 = 64 << 20
+)
+
 func (o *VoterOptions) settle() {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -81,10 +87,10 @@ func (o *VoterOptions) settle() {
 		o.MaxRTT = 100 * time.Millisecond
 	}
 	if o.LeastFree == 0 {
-		o.LeastFree = 256 << 20
+		o.LeastFree = DefaultLeastFree
 	}
 	if o.Ballast == 0 {
-		o.Ballast = 64 << 20
+		o.Ballast = DefaultBallast
 	}
 	if o.Exit == nil {
 		o.Exit = os.Exit

@@ -3,10 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,14 +31,30 @@ func daemonCommand(use, short, long string, run func(cmd *cobra.Command, load lo
 	cmd := &cobra.Command{
 		Use: use + " -c node.yaml", Short: short, Long: long, GroupID: groupDaemon, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd, func() (*config.Config, config.Problems) {
+			return notAtOnce(cmd.ErrOrStderr(), time.Sleep, run(cmd, func() (*config.Config, config.Problems) {
 				return config.Load(config.Options{File: file, Flags: cmd.Flags()})
-			})
+			}))
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", cmp.Or(os.Getenv("STEADYCAST_CONFIG"), defaultConfig), "path of node.yaml (also STEADYCAST_CONFIG)")
 	config.AddFlags(cmd.Flags())
 	return cmd
+}
+
+// mendPause is how long a daemon whose settings are wrong waits before it ends,
+// where a service manager will start it again.
+const mendPause = 5 * time.Second
+
+// notAtOnce says what is wrong with the settings, and waits before a manager hears
+// of it: until somebody has mended the file, each new start would only say the
+// same. Once it is mended the next start is a good one, and nobody is needed for it.
+func notAtOnce(out io.Writer, wait func(time.Duration), err error) error {
+	if exitCode(err) != exitUsage || os.Getenv("NOTIFY_SOCKET") == "" {
+		return err
+	}
+	fmt.Fprintln(out, "steadycast:", err)
+	wait(mendPause)
+	return &exitError{code: exitUsage}
 }
 
 type loader func() (*config.Config, config.Problems)

@@ -79,6 +79,11 @@ func TestUnitsKeepTheirPromises(t *testing.T) {
 			"CapabilityBoundingSet": {""}, "AmbientCapabilities": {""},
 			"Type": {"notify"}, "RuntimeDirectoryPreserve": {"yes"}, "ExecReload": {"/bin/kill -HUP $MAINPID"},
 			"Requires": nil, "BindsTo": nil, "StartLimitIntervalSec": {"0"},
+			"Restart": {"always"}, "RestartPreventExitStatus": nil, // a mended file is enough
+		},
+		"steadycast-ledger.service": {
+			"Type": {"notify"}, "Requires": nil, "BindsTo": nil, "StartLimitIntervalSec": {"0"},
+			"Restart": {"always"}, "RestartPreventExitStatus": {"65"},
 		},
 		"steadycast.target": {"Requires": nil, "BindsTo": nil},
 	} {

@@ -146,6 +146,9 @@ func (v *Server) take(at netip.AddrPort, files []*os.File) error {
 	return nil
 }
 
+// receiveBuffer holds some thousand questions while a worker is not at its turn.
+const receiveBuffer = 1 << 20
+
 // open opens the sockets of one address: TCP first, since for port 0 it chooses the port.
 func (v *Server) open(at netip.AddrPort) error {
 	network := "4"
@@ -163,7 +166,9 @@ func (v *Server) open(at netip.AddrPort) error {
 		if err != nil {
 			return fmt.Errorf("answering at %v: %w", at, err)
 		}
-		v.udp = append(v.udp, c.(*net.UDPConn))
+		u := c.(*net.UDPConn)
+		_ = u.SetReadBuffer(receiveBuffer) // what the kernel allows of it
+		v.udp = append(v.udp, u)
 	}
 	return nil
 }

@@ -728,3 +728,47 @@ func TestSwapsAndReloads(t *testing.T) {
 		t.Errorf("version %d of %d", got, version)
 	}
 }
+
+// TestSelfTest: a server that answers says yes, and one that does not, or in
+// whose place another answers, says no.
+func TestSelfTest(t *testing.T) {
+	table := mustPolicy(t, exampleZones()).Table(1, nil, FleetState{})
+	own := loopback.Own(t)
+	both := func(s *Settings) {
+		s.Listen = []netip.AddrPort{own, netip.AddrPortFrom(netip.IPv6Unspecified(), own.Port())}
+	}
+	v, stop := serve(t, table, both)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := v.SelfTest(ctx); err != nil {
+		t.Errorf("all is well: %v", err)
+	}
+	v.settings.Identity = "ams-1"
+	if err := v.SelfTest(ctx); err == nil || strings.Count(err.Error(), "its identity is not ours") != 8 {
+		t.Errorf("another's identity: %v", err)
+	}
+	other := exampleZones()
+	other[1].Name = "elsewhere.example.com"
+	p, _ := NewPolicy(8, Placement{Zones: other}, Known{})
+	v.settings.Identity = "fra-1"
+	next, err := Listen(Settings{Listen: []netip.AddrPort{loopback.Own(t)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.close()
+	if err := next.SelfTest(ctx); err == nil {
+		t.Error("no table, and all is well")
+	}
+	next.tcp[0].Close()
+	next.tcp[0] = v.tcp[0] // asks at v's address what it does not know
+	next.Set(p.Table(1, nil, FleetState{}))
+	if err := next.SelfTest(ctx); err == nil || !strings.Contains(err.Error(), "elsewhere.example.com at ") || !strings.Contains(err.Error(), "the serial is 7; revision 8 is in force") {
+		t.Errorf("another's zones: %v", err)
+	}
+	stop()
+	short, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := v.SelfTest(short); err == nil {
+		t.Error("nobody answers, and all is well")
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -353,35 +354,8 @@ func BenchmarkDNS(b *testing.B) {
 		{"tcp/static", "static", stream, 12_000},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			dir := running.folder(b, "")
-			type server struct {
-				name string
-				at   netip.AddrPort
-				p    *process
-				cost sample
-				rate sample
-			}
-			var servers []*server
 			questions := dnsQuestions(c.set)
-			for _, peer := range dnsPeers {
-				if !slices.Contains(peer.sets, c.set) {
-					continue
-				}
-				if peer.name != "steadycast" {
-					if _, err := lookPath(map[string]string{"gdnsd": "gdnsd", "knot": "knotd", "nsd": "nsd"}[peer.name]); err != nil {
-						lack(b, err.Error())
-					}
-				}
-				s := &server{name: peer.name, at: lo.Own(b)}
-				s.p = peer.start(b, s.at, filepath.Join(dir, peer.name))
-				for end := time.Now().Add(20 * time.Second); flood(b, s.at, questions, dnsFlows) == 0; {
-					if time.Now().After(end) {
-						b.Fatalf("%s does not answer:\n%s", peer.name, s.p.tail())
-					}
-					time.Sleep(50 * time.Millisecond)
-				}
-				servers = append(servers, s)
-			}
+			servers := startServers(b, c.set, questions)
 			for round := range rounds + 1 {
 				for _, s := range servers {
 					before, began := processorTime(b, s.p.pid()), time.Now()
@@ -407,6 +381,110 @@ func BenchmarkDNS(b *testing.B) {
 			done(b)
 		})
 	}
+}
+
+// dnsServer is one that runs, with what its answers cost.
+type dnsServer struct {
+	name string
+	at   netip.AddrPort
+	p    *process
+	cost sample
+	rate sample
+}
+
+// startServers starts those that have the names of a set, ours first, and waits
+// until they answer.
+func startServers(b *testing.B, set string, questions [][]byte) (servers []*dnsServer) {
+	b.Helper()
+	dir := running.folder(b, "")
+	for _, peer := range dnsPeers {
+		if !slices.Contains(peer.sets, set) {
+			continue
+		}
+		if peer.name != "steadycast" {
+			if _, err := lookPath(map[string]string{"gdnsd": "gdnsd", "knot": "knotd", "nsd": "nsd"}[peer.name]); err != nil {
+				lack(b, err.Error())
+			}
+		}
+		s := &dnsServer{name: peer.name, at: lo.Own(b)}
+		s.p = peer.start(b, s.at, filepath.Join(dir, peer.name))
+		for end := time.Now().Add(20 * time.Second); flood(b, s.at, questions, dnsFlows) == 0; {
+			if time.Now().After(end) {
+				b.Fatalf("%s does not answer:\n%s", peer.name, s.p.tail())
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		servers = append(servers, s)
+	}
+	return servers
+}
+
+// paced asks ten questions each millisecond for d, and returns how long each
+// answer took. A question without an answer counts as a second.
+func paced(b *testing.B, at netip.AddrPort, questions [][]byte, d time.Duration) sample {
+	c, err := net.Dial("udp4", at.String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	n := int(d/time.Millisecond) * 10
+	sent, took := make([]atomic.Int64, n), make(sample, n)
+	for i := range took {
+		took[i] = time.Second
+	}
+	began := time.Now()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		in := make([]byte, 1500)
+		for got := 0; got < n; got++ {
+			c.SetReadDeadline(began.Add(d + time.Second))
+			k, err := c.Read(in)
+			if err != nil || k < 12 {
+				return
+			}
+			i := int(binary.BigEndian.Uint16(in))
+			took[i] = time.Since(began) - time.Duration(sent[i].Load())
+		}
+	})
+	var q []byte
+	for i := 0; i < n; {
+		if wait := time.Duration(i/10)*time.Millisecond - time.Since(began); wait > 0 {
+			time.Sleep(wait)
+		}
+		for range 10 {
+			q = append(q[:0], questions[i%len(questions)]...)
+			binary.BigEndian.PutUint16(q, uint16(i))
+			sent[i].Store(int64(time.Since(began)))
+			if _, err := c.Write(q); err != nil {
+				b.Fatal(err)
+			}
+			i++
+		}
+	}
+	wg.Wait()
+	return took
+}
+
+// BenchmarkDNSLatency asks each server ten thousand questions a second and
+// reports the median and the 99th of a hundred of what an answer took.
+func BenchmarkDNSLatency(b *testing.B) {
+	const rounds = 5
+	questions := dnsQuestions("static")
+	servers := startServers(b, "static", questions)
+	p99 := make([]sample, len(servers))
+	for round := range rounds + 1 {
+		for i, s := range servers {
+			if took := paced(b, s.at, questions, time.Second); round > 0 {
+				s.rate = append(s.rate, took.median())
+				p99[i] = append(p99[i], took.quantile(0.99))
+			}
+		}
+	}
+	for i, s := range servers {
+		b.ReportMetric(float64(s.rate.median().Nanoseconds())/1000, "µs/"+s.name)
+		b.ReportMetric(float64(p99[i].median().Nanoseconds())/1000, "µs-p99/"+s.name)
+	}
+	done(b)
 }
 
 // lookPath finds a server, which may be where only root's path leads.

@@ -119,6 +119,8 @@ func (a *applying) body() string {
 		return a.acks(e.Acks)
 	case KindActivate:
 		return a.activate(e.Revision, e.Waive, e.Force)
+	case KindLocal:
+		return a.local(*e.Order)
 	case KindOperator:
 		return a.operator(*e.Operator)
 	case KindDismiss:

@@ -90,6 +90,7 @@ const (
 	KindStage      Kind = "table_stage"    // an admin lays a table before the nodes: Table, perhaps Force, with Decide.Seen
 	KindAck        Kind = "table_ack"      // what nodes say of it: Acks
 	KindActivate   Kind = "table_activate" // an admin puts it into force: Revision, perhaps Waive and Force, with Decide.Seen
+	KindLocal      Kind = "local"          // what a person did at a node without a ledger: Order, by the node's own word
 	KindOperator   Kind = "operator"       // an admin lets a person in, or changes his role or key: Operator
 	KindDismiss    Kind = "dismiss"        // an admin ends what a person may: Name
 	KindEpoch      Kind = "epoch"          // the ledger was recovered from what one voter had; Epoch is the new one

@@ -95,6 +95,7 @@ var kinds = []kindBodies{
 	{KindStage, bodyTable, bodyDecide | bodyForce, steadycast.Admin},
 	{KindAck, bodyAcks, 0, nobody},
 	{KindActivate, bodyRevision, bodyDecide | bodyWaive | bodyForce, steadycast.Admin},
+	{KindLocal, bodyOrder, bodyDecide, nobody},
 	{KindOperator, bodyOperator, 0, steadycast.Admin},
 	{KindDismiss, bodyName, 0, steadycast.Admin},
 	{KindEpoch, 0, 0, nobody},

@@ -326,6 +326,17 @@ func (s *stage) play(line string) []string {
 		e := s.entry(KindVoid)
 		e.Give = &GiveUpEntry{Site: args[0], ID: steadycast.RequestID{Incarnation: 1, Seq: s.seq[args[0]]}, Units: []steadycast.Unit{s.unit(args)}}
 		return s.say(s.apply(e))
+	case "local": // what a node says that a person did there
+		e := s.entry(KindLocal)
+		o := steadycast.Order{Site: args[1], Actor: "ann at " + args[1] + "-1", Reason: text}
+		if err := o.Kind.UnmarshalText([]byte(args[0])); err != nil {
+			s.t.Fatal(err)
+		}
+		for _, w := range args[2:] {
+			o.Prefixes = append(o.Prefixes, netip.MustParsePrefix(w))
+		}
+		e.Order, e.Actor, e.Reason, e.Decide = &o, o.Actor, o.Reason, &Decide{Seen: s.seen()}
+		return s.say(s.apply(e))
 	case "order", "try":
 		return s.order(words[0] == "try", args, text)
 	case "clear", "freeze", "thaw", "unlock", "resume":

@@ -77,10 +77,11 @@ type Site struct {
 
 	ledgerGone  string // why the ledger cannot be reached; empty when it can
 	ledgerSince Now
-	ledgerAt    steadycast.Fence // where it stood when it failed last
-	frozen      bool             // by itself, for want of a ledger
-	outdated    string           // why the node acts on another table than the fleet; empty while it does not
-	speakerGone string           // why the speaker cannot be reached; empty when it can
+	ledgerAt    steadycast.Fence  // where it stood when it failed last
+	frozen      bool              // by itself, for want of a ledger
+	local       *steadycast.Order // of a person at this node, without a ledger
+	outdated    string            // why the node acts on another table than the fleet; empty while it does not
+	speakerGone string            // why the speaker cannot be reached; empty when it can
 
 	seq    uint64               // of the newest request in this incarnation
 	asked  *asked               // the one request in flight
@@ -150,6 +151,12 @@ func (s *Site) Step(now Now, in Input) []Effect {
 			in.From = min(in.From, now)
 			s.load = &in
 		}
+	case Local:
+		s.local = in.Order
+		for i := range s.units {
+			s.see(&s.units[i])
+		}
+		dirty = true
 	case Outdated:
 		s.outdated = in.Reason
 		dirty = true

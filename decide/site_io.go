@@ -90,12 +90,17 @@ type Viewed struct {
 // follow; an empty reason ends it. What it announces is depreferred meanwhile.
 type Outdated struct{ Reason string }
 
+// Local is what a person at this node ordered while there is no ledger; nil ends
+// it. It stands above what the ledger said last.
+type Local struct{ Order *steadycast.Order }
+
 // Unfenced is a person's word that the ledger was restored from an older copy:
 // its next view is believed, whatever its position, and the whole set is given again.
 type Unfenced struct{}
 
 func (Tick) input()        {}
 func (Unfenced) input()    {}
+func (Local) input()       {}
 func (Outdated) input()    {}
 func (Viewed) input()      {}
 func (Equipped) input()    {}

@@ -244,6 +244,9 @@ func (s *Site) see(u *unit) {
 		u.view = s.view.Units[i]
 	}
 	v := &u.view
+	if s.local != nil && s.local.Covers(u.id.Prefix) {
+		v.Order = s.local.Kind
+	}
 	if u.announced && v.Order == steadycast.OrderNone && v.Phase == steadycast.In &&
 		(old.Phase != v.Phase || old.Order != v.Order) {
 		u.reason = "the ledger counts it in"

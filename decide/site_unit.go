@@ -318,6 +318,9 @@ func (s *Site) localCause(u *unit) string {
 
 // orderText says whose order it is, beside what it does.
 func (s *Site) orderText(u *unit, done string) string {
+	if o := s.local; o != nil && o.Covers(u.id.Prefix) {
+		return fmt.Sprintf("%s by order of %s at this node, without the ledger: %s", done, o.Actor, o.Reason)
+	}
 	for _, o := range s.view.Orders {
 		if o.Order.Kind == u.view.Order && o.Order.Site == s.name && o.Order.Covers(u.id.Prefix) {
 			return fmt.Sprintf("%s by order of %s: %s", done, o.Order.Actor, o.Order.Reason)

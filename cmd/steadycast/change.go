@@ -24,6 +24,7 @@ import (
 // changeFlags are those that every change takes; a change uses the ones it has
 // registered.
 type changeFlags struct {
+	local    bool
 	reason   string
 	key      string
 	dryRun   bool
@@ -367,6 +368,9 @@ func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cob
 			if err != nil {
 				return err
 			}
+			if f.local {
+				return c.breakGlass(cmd.Context(), f, kind, args[0], prefixes)
+			}
 			lasting := ""
 			if f.lasting > 0 {
 				lasting = f.lasting.String()
@@ -396,6 +400,9 @@ func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cob
 	f.common(fs)
 	f.waiting(fs)
 	fs.DurationVar(&f.lasting, "for", 0, lasting)
+	if kind != steadycast.OrderDrain {
+		fs.BoolVar(&f.local, "local", false, "this node's own site, while no ledger is heard: by whoever may write to the socket;\ntold to the ledger when it is back")
+	}
 	fs.StringVar(&f.until, "until", "", "end by itself at this time, for example 18:30 or \"2026-05-04 06:00\"")
 	fs.StringVar(&f.service, "service", "", "of the prefixes of this service only")
 	fs.BoolVar(&f.force, "force", false, force)
@@ -422,6 +429,9 @@ func newScopeCommand(c *cli, verb, path string, kind decide.Kind, short string, 
 			if len(prefixes) > 0 {
 				prefix = prefixes[0]
 			}
+			if f.local {
+				return c.breakGlass(cmd.Context(), f, steadycast.OrderNone, args[0], nil)
+			}
 			if len(args) == 0 && f.site != "" {
 				args = []string{f.site}
 			} else if f.site != "" && f.site != args[0] {
@@ -447,6 +457,9 @@ func newScopeCommand(c *cli, verb, path string, kind decide.Kind, short string, 
 		f.waiting(cmd.Flags())
 	}
 	cmd.Flags().StringArrayVar(&f.prefixes, "prefix", nil, "of this prefix only")
+	if kind == decide.KindOrderClear {
+		cmd.Flags().BoolVar(&f.local, "local", false, "end what was done here by --local and the ledger does not have yet")
+	}
 	if !needSite {
 		cmd.Flags().StringVar(&f.site, "site", "", "of this site only; the same as SITE")
 	}

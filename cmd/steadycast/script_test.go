@@ -246,6 +246,13 @@ func (d *daemon) Revision(context.Context, uint64) (decide.Table, error) {
 	return d.snap.View.Table, nil
 }
 
+func (d *daemon) BreakGlass(_ context.Context, _ api.Caller, o steadycast.Order) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.entered = append(d.entered, fmt.Sprintf("local %s %s: %s", o.Kind, o.Site, o.Reason))
+	return nil
+}
+
 func (d *daemon) Guards(context.Context) ([]decide.Ruling, error)    { return nil, nil }
 func (d *daemon) SitesNow(context.Context) ([]decide.SiteNow, error) { return nil, nil }
 func (d *daemon) History(context.Context) ([]decide.Past, error)     { return nil, nil }

@@ -111,9 +111,11 @@ type Agent struct {
 	skew    string     // why it is said to act on another table than the fleet
 	// unlinked is why whom this node tells is not what the table says.
 	unlinked   string
-	ineligible string // why what this node sees of others does not count
-	ledgerLost bool   // a remote ledger was not heard for long
-	beats      uint64 // so far
+	ineligible string           // why what this node sees of others does not count
+	local      *localOrder      // what a person did here without a ledger
+	localAt    steadycast.Fence // where the ledger has it; zero while it has not
+	ledgerLost bool             // a remote ledger was not heard for long
+	beats      uint64           // so far
 	// tried is the newest staged table, and what is said of it.
 	tried struct {
 		at  steadycast.Fence
@@ -313,6 +315,7 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, ended <-chan 
 			a.believe()
 			a.tryAgain()
 			a.skewed()
+			a.reconcile()
 			a.dirty = true
 		case <-show.C:
 			if a.dirty {

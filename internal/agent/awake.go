@@ -60,6 +60,17 @@ func (a *Agent) awake(ctx context.Context) error {
 		Name: a.o.Site, Node: a.o.Node, Incarnation: a.memory.Incarnation, Table: plan.Table,
 		Solo: a.o.Solo, Isolated: a.o.Isolated, Off: off, Fence: intent.Fence, Jitter: a.o.Jitter, VIPs: plan.VIPs,
 	})
+	if a.o.StateDir == "" {
+		return nil
+	}
+	local, err := recallLocal(a.o.StateDir)
+	if err != nil {
+		a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: err.Error()})
+	}
+	if local != nil {
+		a.local = local
+		a.site.Step(a.now(), decide.Local{Order: &local.Order})
+	}
 	return nil
 }
 

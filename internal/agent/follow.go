@@ -27,6 +27,7 @@ func editionOf(v decide.View) edition { return edition{v.Fence.Epoch, v.Table.Re
 // its table. A ledger that has not begun says nothing.
 func (a *Agent) committed() {
 	v := a.o.Ledger.View()
+	defer a.reconcile()
 	if v.Fence != a.newest {
 		a.newest, a.viewAt = v.Fence, time.Now()
 	}

@@ -183,6 +183,9 @@ func (a *Agent) standing(x decide.Explanation) []api.Alarm {
 	if a.reload != "" {
 		add("the newest reload was refused, the old configuration goes on: "+a.reload, "steadycast check FILE")
 	}
+	if text := a.localAlarm(); text != "" {
+		add(text, "steadycast undrain "+a.o.Site+" --local --reason TEXT")
+	}
 	if a.skew != "" {
 		add(a.skew, "steadycast check FILE")
 	}

@@ -30,6 +30,9 @@ type Backend interface {
 	// Revision gives a table that is in force, or was and is remembered; 0 is the
 	// one in force.
 	Revision(ctx context.Context, revision uint64) (decide.Table, error)
+	// BreakGlass orders this node's own site out or in while there is no ledger; an
+	// order of kind none ends that.
+	BreakGlass(ctx context.Context, who Caller, o steadycast.Order) error
 	// Guards says what every guard would answer now, for each unit.
 	Guards(ctx context.Context) ([]decide.Ruling, error)
 	// SitesNow says what the ledger heard last of each site.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 
+	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
 )
 
@@ -63,6 +64,26 @@ func (s *Server) unsigned(who Caller, w *decide.Wish, dryRun bool, ask func() (d
 		return nil, err
 	}
 	return snap.outcome(reply, dryRun, commandOfWish(w), follows)
+}
+
+// LocalRequest is the body of POST /v1/local: what a person wants of this node's
+// own site while there is no ledger. Kind none ends it.
+type LocalRequest struct {
+	Kind     steadycast.OrderKind `json:"kind"`
+	Site     string               `json:"site"`
+	Prefixes []netip.Prefix       `json:"prefixes,omitempty"`
+	Reason   string               `json:"reason"`
+}
+
+func (s *Server) postLocal(ctx context.Context, who Caller, q *LocalRequest) (any, error) {
+	if err := checkReason(q.Reason); err != nil {
+		return nil, err
+	}
+	if q.Kind == steadycast.OrderDrain {
+		return nil, usage("kind: without a ledger a site withdraws or announces; allowed: withdraw, announce, none")
+	}
+	o := steadycast.Order{Kind: q.Kind, Site: q.Site, Prefixes: q.Prefixes, Reason: q.Reason, Force: true}
+	return Done{true}, s.backend.BreakGlass(ctx, who, o)
 }
 
 // getDecisions lists what waits for a person's yes, and what was answered lately.

@@ -73,6 +73,10 @@ func (b *backend) Revision(ctx context.Context, n uint64) (decide.Table, error) 
 	b.call(ctx, Caller{}, "revision %d", n)
 	return decide.Table{Revision: n}, b.err
 }
+func (b *backend) BreakGlass(ctx context.Context, who Caller, o steadycast.Order) error {
+	b.call(ctx, who, "local %s %s: %s", o.Kind, o.Site, o.Reason)
+	return b.err
+}
 func (b *backend) Guards(context.Context) ([]decide.Ruling, error) {
 	r := b.reply.Rulings
 	return r, b.err

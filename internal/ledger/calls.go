@@ -120,6 +120,17 @@ func (c *calls) Revision(ctx context.Context, revision uint64) (t decide.Table, 
 	return t, r.err
 }
 
+// Local tells what a person did at a node while it had no ledger.
+func (c *calls) Local(ctx context.Context, order steadycast.Order) (decide.Reply, error) {
+	r := c.call(ctx, op{entry: func(l *leader, now time.Duration) decide.Entry {
+		e := l.entry(now, decide.KindLocal)
+		e.Actor, e.Reason, e.Order = order.Actor, order.Reason, &order
+		l.look(now, &e)
+		return e
+	}})
+	return r.reply, r.err
+}
+
 // Guards says what every guard would answer now.
 func (c *calls) Guards(ctx context.Context) (g []decide.Ruling, err error) {
 	err = c.read(ctx, func(l *leader, now time.Duration) {

@@ -267,6 +267,11 @@ func (c *Client) Revision(ctx context.Context, revision uint64) (t decide.Table,
 	return t, err
 }
 
+// Local tells what a person did at this node while it had no ledger.
+func (c *Client) Local(ctx context.Context, order steadycast.Order) (decide.Reply, error) {
+	return c.person(ctx, again, pathLocal, order)
+}
+
 // Guards says what every guard would answer now.
 func (c *Client) Guards(ctx context.Context) (g []decide.Ruling, err error) {
 	err = c.call(ctx, again, pathGuards, struct{}{}, &g)

@@ -72,6 +72,11 @@ type Ledger interface {
 	// remembered; [Invalid] if it is not.
 	Revision(ctx context.Context, revision uint64) (decide.Table, error)
 
+	// Local tells what a person did at a node while it had no ledger, by the node's
+	// own word and for its own site only. Where an order stands already, that is a
+	// refusal in the reply, and the order stays.
+	Local(ctx context.Context, order steadycast.Order) (decide.Reply, error)
+
 	// Guards says what every guard would answer now, for each unit; see
 	// [decide.Fleet.Guards].
 	Guards(ctx context.Context) ([]decide.Ruling, error)

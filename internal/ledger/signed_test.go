@@ -3,6 +3,7 @@ package ledger
 import (
 	"crypto/ed25519"
 	"crypto/sha256"
+	"errors"
 	"sync"
 	"testing"
 
@@ -130,6 +131,21 @@ func TestSignedOverVoters(t *testing.T) {
 		t.Fatalf("%+v %v", r, err)
 	}
 
+	// A node may say of its own site, and of no other, what was done there by hand.
+	byHand := steadycast.Order{Kind: steadycast.OrderWithdraw, Site: "lon", Actor: "ann (uid 0)", Reason: "smoke"}
+	if _, err := cl.Local(t.Context(), byHand); !isForbidden(err) {
+		t.Fatalf("ams said what was done at lon: %v", err)
+	}
+	byHand.Site = "ams"
+	for range 2 {
+		if _, err := cl.Local(t.Context(), byHand); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if os := cl.View().Orders; len(os) != 2 || os[1].Order.Actor != "ann (uid 0) at ams-9" || !os[1].Order.Force {
+		t.Fatalf("%+v", os)
+	}
+
 	// The guards of a lost leader's successor are the same.
 	lead := c.leader()
 	c.stop(lead.opts.Node)
@@ -141,6 +157,11 @@ func TestSignedOverVoters(t *testing.T) {
 		t.Fatalf("%+v %v", r, err)
 	}
 	c.agree()
+}
+
+func isForbidden(err error) bool {
+	_, yes := errors.AsType[Forbidden](err)
+	return yes
 }
 
 // TestSignedLocally: a node's own ledger can be given operators too; the desk

@@ -91,6 +91,13 @@ func (v *Voter) newServer() *http.Server {
 	serve(v, mux, pathGuards, func(ctx context.Context, _ Identity, _ struct{}) (any, error) { return v.Guards(ctx) })
 	serve(v, mux, pathSites, func(ctx context.Context, _ Identity, _ struct{}) (any, error) { return v.Sites(ctx) })
 	serve(v, mux, pathHistory, func(ctx context.Context, _ Identity, _ struct{}) (any, error) { return v.History(ctx) })
+	serve(v, mux, pathLocal, func(ctx context.Context, who Identity, o steadycast.Order) (any, error) {
+		if err := own(who, o.Site); err != nil {
+			return nil, err
+		}
+		o.Actor += " at " + who.Node // whoever it was, it was there
+		return v.Local(ctx, o)
+	})
 	serve(v, mux, pathEnter, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Enter(ctx, w) })
 	serve(v, mux, pathTry, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Rehearse(ctx, w) })
 	serve(v, mux, pathBeat, func(_ context.Context, who Identity, c beatCall) (any, error) {

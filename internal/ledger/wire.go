@@ -19,6 +19,7 @@ const (
 	pathGuards   = "/v1/guards"   // {} → []decide.Ruling
 	pathSites    = "/v1/sites"    // {} → []decide.SiteNow
 	pathHistory  = "/v1/history"  // {} → []decide.Past
+	pathLocal    = "/v1/local"    // steadycast.Order → decide.Reply
 	pathEnter    = "/v1/enter"    // decide.Wish → decide.Reply
 	pathTry      = "/v1/try"      // decide.Wish → decide.Reply
 	pathBeat     = "/v1/beat"     // beatCall → beatReply

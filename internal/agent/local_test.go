@@ -59,7 +59,7 @@ func TestBreakingTheGlass(t *testing.T) {
 			t.Errorf("alarms: %+v", a.snapshot.Load().Alarms)
 		}
 		f.ends["fra"]()
-		a = f.start("fra", keep)
+		f.start("fra", keep)
 		f.wires(time.Minute, "fra=gone")
 
 		f.led.gone.Store(false)

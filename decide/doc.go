@@ -24,11 +24,14 @@
 //
 //   - It gives the speaker nothing before it knows the ledger and the speaker.
 //   - It announces only what the phase allows or a person ordered, and after a
-//     restart only after passing local rounds, but for what is announced already.
+//     restart only after passing local rounds, but for what is announced already;
+//     and as a last resort what is found to be served by nobody, when nobody can
+//     be asked (site_resort.go).
 //   - It withdraws only on a permit of its own newest request, within permit_ttl
 //     of first asking, while a quorum still sees the failure; or by a person's
 //     order. A request once declared dead is never carried out.
 //   - Silence and inconclusive checks move no route: they are Held, not failure.
+//     Where most of the others fall silent at once, everything is (site_deaf.go).
 //   - Losing the ledger moves no route; at most it makes one less attractive,
 //     where `isolated: deprefer` and a certain local failure say so.
 //   - A change of attributes is one set with the route still in it.

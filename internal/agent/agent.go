@@ -34,6 +34,8 @@ type Options struct {
 	// StateDir holds agent.json; empty means nothing is remembered.
 	StateDir string
 	Isolated string
+	// LastResort as in [decide.SiteOptions]; 0 is never.
+	LastResort time.Duration
 	// LoadFile is where what the site carries is written; empty where nobody does.
 	LoadFile string
 	// Ledger is [ledger.Local] in solo, a [ledger.Client] in a fleet.
@@ -76,7 +78,10 @@ type Plan struct {
 	VIPsOf map[string][]netip.Prefix
 	// Outside are the views that may contradict a proof; see outside.go.
 	Outside []probe.Check
-	Config  api.Config
+	// Elsewhere look for whoever else serves a prefix; they count where nobody can
+	// be asked.
+	Elsewhere []probe.Check
+	Config    api.Config
 	// Alarms say what of the table cannot be carried out here, and is left out.
 	Alarms []string
 	// Notes are for a person's look; nothing is left out for them.
@@ -95,6 +100,7 @@ type Agent struct {
 	spk     speaker.Interface
 	sets    *announcer
 	views   *outside
+	others  *outside // looks for whoever else serves what this site may announce
 	errand  *courier
 	record  record
 	wanted  steadycast.RouteSet
@@ -211,6 +217,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	helpers.Go(func() { a.errand.run(ctx) })
 	a.views = newOutside(plan.Outside, a.env(), a.now, a.viewed)
 	helpers.Go(func() { a.views.run(ctx) })
+	a.others = newOutside(plan.Elsewhere, a.env(), a.now, a.elsewhere)
+	a.others.calm = true
+	helpers.Go(func() { a.others.run(ctx) })
 	var keeper sync.WaitGroup
 	if a.o.LoadFile != "" {
 		helpers.Go(func() { a.watchLoad(ctx, a.o.LoadFile) })
@@ -378,6 +387,7 @@ func (a *Agent) tell(e decide.Effect, now decide.Now, wall time.Time) {
 		a.record.announced(a.wanted, e.Set, a.cause, wall)
 		a.wanted = e.Set
 		a.views.want(e.Set, a.prefixes())
+		a.others.want(e.Set, a.prefixes())
 	case decide.Pace:
 		a.record.fast[e.Service] = e.Fast
 	case decide.Note:

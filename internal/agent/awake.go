@@ -56,9 +56,13 @@ func (a *Agent) awake(ctx context.Context) error {
 	for _, s := range plan.Table.WithDefaults().Services {
 		a.warm = a.warm || off >= 0 && off < s.Health.WarmStart
 	}
+	resort := a.o.LastResort
+	if resort == 0 {
+		resort = -1 // to the machine 0 is the default
+	}
 	a.site = decide.NewSite(decide.SiteOptions{
 		Name: a.o.Site, Node: a.o.Node, Incarnation: a.memory.Incarnation, Table: plan.Table,
-		Solo: a.o.Solo, Isolated: a.o.Isolated, Off: off, Fence: intent.Fence, Jitter: a.o.Jitter, VIPs: plan.VIPs,
+		Solo: a.o.Solo, Isolated: a.o.Isolated, LastResort: resort, Off: off, Fence: intent.Fence, Jitter: a.o.Jitter, VIPs: plan.VIPs,
 	})
 	if a.o.StateDir == "" {
 		return nil

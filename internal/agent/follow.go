@@ -104,6 +104,7 @@ func (a *Agent) use(p Plan) error {
 	}
 	a.plan.Store(&p)
 	a.views.use(p.Outside)
+	a.others.use(p.Elsewhere)
 	a.step(decide.Equipped{VIPs: p.VIPs, Views: viewNames(p.Outside)})
 	return nil
 }

@@ -30,6 +30,8 @@ type outside struct {
 	env  probe.Env
 	tell func(name string, p netip.Prefix, r steadycast.Result, from time.Duration)
 	now  func() time.Duration
+	// calm: it is asked seldom, whether or not it agrees.
+	calm bool
 
 	mu     sync.Mutex
 	checks []probe.Check
@@ -82,7 +84,7 @@ func (o *outside) run(ctx context.Context) {
 		case <-o.kick:
 		case <-due.C:
 		}
-		if o.look(ctx) {
+		if o.look(ctx) || o.calm {
 			due.Reset(lookSeldom)
 		} else {
 			due.Reset(lookAgain)
@@ -168,6 +170,13 @@ func about(c probe.Check, p netip.Prefix) probe.Check {
 		c.Prometheus = &q
 	}
 	return c
+}
+
+// elsewhere takes what was found of others to the machine.
+func (a *Agent) elsewhere(name string, p netip.Prefix, r steadycast.Result, from time.Duration) {
+	a.post(func() {
+		a.step(decide.Elsewhere{Name: name, Prefix: p, Outcome: r.Outcome, From: from})
+	})
 }
 
 // viewed takes what a view saw to the machine.

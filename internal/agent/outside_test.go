@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -8,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -81,5 +84,35 @@ func TestAboutPrefix(t *testing.T) {
 		if k.got != k.want {
 			t.Errorf("got %q, want %q", k.got, k.want)
 		}
+	}
+}
+
+// Looks for whoever else serves a prefix are seldom, though somebody does all the
+// time; a view that should agree and does not is asked every second.
+func TestCalmLooks(t *testing.T) {
+	for _, c := range []struct {
+		calm        bool
+		least, most int
+	}{{true, 4, 6}, {false, 50, 62}} {
+		synctest.Test(t, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "glass")
+			if err := os.WriteFile(path, []byte("up"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var looks atomic.Int32
+			o := newOutside([]probe.Check{{Name: "glass", Kind: "file", Target: path, Timeout: time.Second, File: &probe.File{MaxAge: 1000000 * time.Hour}}}, probe.Env{},
+				func() time.Duration { return 0 }, func(string, netip.Prefix, steadycast.Result, time.Duration) { looks.Add(1) })
+			o.calm = c.calm
+			o.want(steadycast.RouteSet{}, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")})
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			wg.Go(func() { o.run(ctx) })
+			time.Sleep(time.Minute)
+			cancel()
+			wg.Wait()
+			if n := int(looks.Load()); n < c.least || n > c.most {
+				t.Errorf("calm %v: %d looks within a minute, want %d to %d", c.calm, n, c.least, c.most)
+			}
+		})
 	}
 }

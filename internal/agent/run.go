@@ -56,7 +56,7 @@ func Daemon(ctx context.Context, p *role.Process, o DaemonOptions) error {
 	ring := api.NewRing(8192)
 	opts := Options{
 		Site: cfg.Node.Site, Node: cfg.Node.Node, Fleet: cfg.Node.Fleet, Mode: cfg.Node.Mode, Version: version.Version,
-		StateDir: cfg.Node.StateDir, Isolated: cfg.Node.Isolated,
+		StateDir: cfg.Node.StateDir, Isolated: cfg.Node.Isolated, LastResort: cfg.Node.LastResort,
 		LoadFile: cfg.Node.LoadFile, Events: ring, Logger: log, Jitter: rand.N(maxJitter), Alive: p.Alive, AliveWithin: p.Beat(),
 		Speak: func(o speaker.Options) (speaker.Interface, error) {
 			return speaker.Dial(cfg.Node.SpeakerSocket, o), nil
@@ -188,8 +188,8 @@ func derive(c *config.Config) func(decide.Table) (Plan, error) {
 func planOf(c *config.Config) Plan {
 	return Plan{
 		Table: c.Table(), Probes: c.Looks(c.Node.Site), VIPs: c.VIPs(), VIPsOf: vipsOf(c),
-		Outside: c.Node.Outside,
-		Config:  api.Config{Path: c.File, Hash: c.Hash(), LoadedAt: time.Now()},
+		Outside: c.Node.Outside, Elsewhere: c.Node.Elsewhere,
+		Config: api.Config{Path: c.File, Hash: c.Hash(), LoadedAt: time.Now()},
 	}
 }
 

@@ -78,21 +78,37 @@ func (j *judge) daemon() {
 // viewKinds are the kinds of check that can tell of one prefix.
 var viewKinds = []string{"exec", "http", "prometheus", "file"}
 
-// outside judges the views that can contradict a proof, and fills in their defaults.
+// outside judges the views that can contradict a proof, and those that look for
+// whoever else serves a prefix, and fills in their defaults.
 func (j *judge) outside() {
-	type views struct {
-		Outside []probe.Check `yaml:"outside"`
-	}
 	n := &j.cfg.Node
-	for i, c := range n.Outside {
-		at := fmt.Sprintf("outside[%d]", i)
+	n.Outside = j.views("outside", n.Outside, func(cs []probe.Check) []leaf {
+		return leavesOf(struct {
+			Outside []probe.Check `yaml:"outside"`
+		}{cs}, false)
+	})
+	n.Elsewhere = j.views("elsewhere", n.Elsewhere, func(cs []probe.Check) []leaf {
+		return leavesOf(struct {
+			Elsewhere []probe.Check `yaml:"elsewhere"`
+		}{cs}, false)
+	})
+	if n.LastResort != 0 && (n.LastResort < time.Minute || n.LastResort > 24*time.Hour) {
+		j.say(j.node, "last_resort", "%v is out of range; allowed: 1m to 24h, or 0 for never", n.LastResort)
+	}
+}
+
+// views judges the checks of one key that ask about a prefix, and returns them
+// with their defaults.
+func (j *judge) views(key string, checks []probe.Check, leaves func([]probe.Check) []leaf) []probe.Check {
+	for i, c := range checks {
+		at := fmt.Sprintf("%s[%d]", key, i)
 		if c.Kind != "" {
 			j.word(at+".kind", c.Kind, viewKinds...)
 		}
 		for _, p := range c.Problems() {
 			j.say(j.node, join(at, p.Path), "%s", p.Text)
 		}
-		if c.Name != "" && slices.ContainsFunc(n.Outside[:i], func(o probe.Check) bool { return o.Name == c.Name }) {
+		if c.Name != "" && slices.ContainsFunc(checks[:i], func(o probe.Check) bool { return o.Name == c.Name }) {
 			j.say(j.node, at+".name", "%q stands here twice; give each view its own name", brief(c.Name))
 		}
 		asks := slices.ContainsFunc(leavesOf(c, false), func(l leaf) bool {
@@ -102,12 +118,13 @@ func (j *judge) outside() {
 			j.say(j.node, at, "names no prefix: write {prefix} or {address} where the prefix it is asked about should stand")
 		}
 	}
-	written := leavesOf(views{n.Outside}, false)
-	n.Outside = slices.Clone(n.Outside)
-	for i, c := range n.Outside {
-		n.Outside[i] = c.WithDefaults()
+	written := leaves(checks)
+	full := slices.Clone(checks)
+	for i, c := range full {
+		full[i] = c.WithDefaults()
 	}
-	j.asWritten(j.node, "", written, leavesOf(views{n.Outside}, false))
+	j.asWritten(j.node, "", written, leaves(full))
+	return full
 }
 
 func (j *judge) stop() {

@@ -41,6 +41,12 @@ type Node struct {
 	// or file that is up while our route is there; {prefix} and {address} in it
 	// stand for the prefix looked at.
 	Outside []probe.Check `yaml:"outside" empty:"ok"`
+	// Elsewhere are looks for whoever else serves a prefix: checks of the same
+	// kinds that are up while somebody does, and down while nobody does. LastResort
+	// is how long the ledger must be out of reach before this site, when it is well
+	// and they find nobody, announces what is out; default 15m, 0 never.
+	Elsewhere  []probe.Check `yaml:"elsewhere" empty:"ok"`
+	LastResort time.Duration `yaml:"last_resort"`
 
 	// Ledger says where the fleet's ledger is, TLS what this node proves itself
 	// with to other nodes. Both are for mode fleet.
@@ -168,6 +174,7 @@ func newNode() Node {
 		AgentLost:      "keep",
 		AgentLostAfter: time.Minute,
 		Isolated:       "deprefer",
+		LastResort:     15 * time.Minute,
 		Stop:           Stop{Drain: 3 * time.Second, AfterWithdraw: 500 * time.Millisecond, Timeout: 15 * time.Second},
 	}
 }

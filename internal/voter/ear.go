@@ -23,8 +23,9 @@ type ear struct {
 	voter atomic.Pointer[ledger.Voter]
 }
 
-// newEar opens the listener; nil when no address is given.
-func newEar(o Options) (*ear, error) {
+// newEar opens the listener, and lets the voter verify evidence by it; nil when no
+// address is given.
+func newEar(o *Options) (*ear, error) {
 	if o.Mesh == "" {
 		return nil, nil
 	}
@@ -37,6 +38,7 @@ func newEar(o Options) (*ear, error) {
 	if e.ln, err = net.Listen("tcp", o.Mesh); err != nil {
 		return nil, fmt.Errorf("mesh: %w", err)
 	}
+	o.Voter.Verify = e.mesh.Verify
 	return e, nil
 }
 

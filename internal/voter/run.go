@@ -35,13 +35,12 @@ func Run(ctx context.Context, p *role.Process, o Options) error {
 	// the heap for a little time.
 	debug.SetGCPercent(50)
 	o.Voter.Log, o.Voter.Alive = o.Logger, p.Alive
-	e, err := newEar(o)
+	e, err := newEar(&o)
 	if err != nil {
 		return err
 	}
 	if e != nil {
 		defer e.ln.Close()
-		o.Voter.Verify = e.mesh.Verify
 	}
 	v, err := open(ctx, p, o)
 	if v == nil {

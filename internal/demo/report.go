@@ -156,7 +156,7 @@ func (r *report) end(s Summary) {
 	fmt.Fprintf(r.w, "  fewest announcing   %5d\n  route changes       %5d\n  requests lost       %5d of %d\n",
 		s.AnnouncingMin, s.RouteChanges, s.Lost, s.Requests)
 	for _, h := range s.Held {
-		fmt.Fprintf(r.w, "  %-24s holds\n", h)
+		fmt.Fprintf(r.w, "  holds               %s\n", h)
 	}
 	fmt.Fprintln(r.w, "  not as in production:")
 	for _, d := range s.Settings {

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -190,6 +191,16 @@ func TestOnlyItself(t *testing.T) {
 	c := begun(t, nil, "ams", "fra", "lon")
 	c.leader()
 	cl := c.client("fra", nil)
+	beat := func(b decide.Beat) func() error {
+		b.Site, b.Incarnation = cmp.Or(b.Site, "fra"), 1
+		return func() error { return cl.links[0].call(t.Context(), pathBeat, nil, beatCall{Beat: b}, nil) }
+	}
+	ack := func(site, node string) func() error {
+		return func() error {
+			return cl.links[0].call(t.Context(), pathAck, nil, decide.Ack{Revision: 2, Site: site, Node: node}, nil)
+		}
+	}
+	theirs := []steadycast.Unit{unitOf("fra"), unitOf("ams")}
 	p := []netip.Prefix{unitOf("ams").Prefix}
 	id := steadycast.RequestID{Incarnation: 1, Seq: 1}
 	for what, call := range map[string]func() error{
@@ -204,10 +215,16 @@ func TestOnlyItself(t *testing.T) {
 			_, err := cl.Ask(t.Context(), steadycast.Request{ID: id, Site: "fra", Prefixes: p, Action: steadycast.Withdraw}, steadycast.Verdict{Site: "ams", Service: "web"})
 			return err
 		},
-		"give up": func() error { return cl.GiveUp(t.Context(), "ams", id, []steadycast.Unit{unitOf("ams")}) },
-		"beat": func() error {
-			return cl.links[0].call(t.Context(), pathBeat, nil, beatCall{Beat: decide.Beat{Site: "ams"}}, nil)
-		},
+		"give up":                   func() error { return cl.GiveUp(t.Context(), "ams", id, []steadycast.Unit{unitOf("ams")}) },
+		"give up a unit":            func() error { return cl.GiveUp(t.Context(), "fra", id, theirs) },
+		"beat":                      beat(decide.Beat{Site: "ams"}),
+		"beat of what it announces": beat(decide.Beat{Announcing: theirs}),
+		"beat of what is unproven":  beat(decide.Beat{Unproven: theirs}),
+		"beat of its return":        beat(decide.Beat{Returned: []decide.ReturnProof{{Unit: theirs[1], ID: id}}}),
+		"beat of its load":          beat(decide.Beat{Load: &decide.Load{Site: "ams", Load: 1}}),
+		"acknowledge for its site":  ack("ams", "ams-1"),
+		"acknowledge for its node":  ack("fra", "fra-1"),
+		"acknowledge as another's":  ack("ams", "fra-9"),
 		"pass on": func() error {
 			return cl.links[0].call(t.Context(), pathReport, map[string][]string{onBehalfOf: {"ams/ams-1"}},
 				reportCall{[]steadycast.Verdict{{Site: "ams", Service: "web", State: steadycast.Unhealthy}}}, nil)

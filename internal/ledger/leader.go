@@ -108,7 +108,8 @@ func (l *leader) fresh(now time.Duration) []decide.Beat {
 }
 
 // seen is who announces each prefix, and who of them is healthy: what a fresh
-// beat names and the ledger counts as In.
+// beat of the very site names and the ledger counts as In. What a beat says of
+// another site is nothing: it would keep a floor that nobody stands on.
 func (l *leader) seen(now time.Duration) []decide.Seen {
 	v := &l.view
 	fresh := l.fresh(now)
@@ -117,7 +118,9 @@ func (l *leader) seen(now time.Duration) []decide.Seen {
 		seen = append(seen, decide.Seen{Prefix: p.Prefix})
 	}
 	for _, u := range v.Units {
-		if u.Phase != steadycast.In || u.Lost || !slices.ContainsFunc(fresh, func(b decide.Beat) bool { return slices.Contains(b.Announcing, u.Unit) }) {
+		if u.Phase != steadycast.In || u.Lost || !slices.ContainsFunc(fresh, func(b decide.Beat) bool {
+			return b.Site == u.Unit.Site && slices.Contains(b.Announcing, u.Unit)
+		}) {
 			continue
 		}
 		i := slices.IndexFunc(seen, func(s decide.Seen) bool { return s.Prefix == u.Unit.Prefix })

@@ -124,6 +124,50 @@ func TestSeenIsFreshAndIn(t *testing.T) {
 	}
 }
 
+// TestBeatsOfOthers: what a beat says of another site's unit counts nowhere, so
+// nobody holds up a floor in another's place, proves its return or gives up its permit.
+func TestBeatsOfOthers(t *testing.T) {
+	b := newBench(t, "ams", "fra", "lon")
+	b.up("ams", "fra", "lon")
+	b.now += beatFresh + time.Millisecond
+	units := []steadycast.Unit{unitOf("ams"), unitOf("fra"), unitOf("lon")}
+	liar := func() {
+		far := steadycast.RequestID{Incarnation: 9, Seq: 9}
+		beat := decide.Beat{Site: "ams", Incarnation: 2, Seq: uint64(b.now), Announcing: units, DeadThrough: far}
+		for _, u := range units {
+			beat.Returned = append(beat.Returned, decide.ReturnProof{Unit: u, ID: b.unit(u.Site).Return})
+		}
+		b.l.hear(b.now, beat)
+	}
+	liar()
+	b.beat("fra", 1, steadycast.RequestID{}, true)
+	if got := b.announcing(); !slices.Equal(got, []string{"ams", "fra"}) {
+		t.Errorf("lon is silent, ams says that lon announces, and %v are counted", got)
+	}
+	if a := b.ask("fra", 2, steadycast.Withdraw); permitted(a) == steadycast.Withdraw {
+		t.Errorf("with two of a floor of two: %+v", a)
+	}
+	b.beat("lon", 1, steadycast.RequestID{}, true)
+	if a := b.ask("fra", 3, steadycast.Withdraw); permitted(a) != steadycast.Withdraw {
+		t.Fatalf("%+v", a)
+	}
+	liar()
+	if k := b.duties(); len(k) > 0 || b.unit("fra").Phase != steadycast.Out {
+		t.Errorf("ams gives fra's permit back: %v, %s", k, b.unit("fra").Phase)
+	}
+	b.now += 6 * time.Minute // longer than a cooldown
+	for _, n := range []string{"ams", "lon"} {
+		b.beat(n, 3, steadycast.RequestID{}, true)
+	}
+	if a := b.ask("fra", 4, steadycast.Return); permitted(a) != steadycast.Return {
+		t.Fatalf("%+v", a)
+	}
+	liar()
+	if k := b.duties(); slices.Contains(k, decide.KindIn) || b.unit("fra").Phase != steadycast.Returning {
+		t.Errorf("ams proves fra's return: %v, %s", k, b.unit("fra").Phase)
+	}
+}
+
 // TestLostAndFound: beats that name a unit no more make it lost after a while;
 // silence does not, for missing data is never failure.
 func TestLostAndFound(t *testing.T) {

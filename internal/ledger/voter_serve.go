@@ -58,6 +58,9 @@ func (v *Voter) newServer() *http.Server {
 		if err := own(who, c.Site); err != nil {
 			return nil, err
 		}
+		if err := ownUnits(who, c.Units); err != nil {
+			return nil, err
+		}
 		return struct{}{}, v.GiveUp(ctx, c.Site, c.ID, c.Units)
 	})
 	serve(v, mux, pathOrder, func(ctx context.Context, _ Identity, c orderCall) (any, error) {
@@ -101,7 +104,7 @@ func (v *Voter) newServer() *http.Server {
 	serve(v, mux, pathEnter, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Enter(ctx, w) })
 	serve(v, mux, pathTry, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Rehearse(ctx, w) })
 	serve(v, mux, pathBeat, func(_ context.Context, who Identity, c beatCall) (any, error) {
-		if err := own(who, c.Beat.Site); err != nil {
+		if err := ownBeat(who, c.Beat); err != nil {
 			return nil, err
 		}
 		age, ok := v.age(c.Nonce)
@@ -144,6 +147,33 @@ func ownVerdicts(who Identity, verdicts []steadycast.Verdict) error {
 		}
 	}
 	return nil
+}
+
+func ownUnits(who Identity, units []steadycast.Unit) error {
+	for _, u := range units {
+		if err := own(who, u.Site); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownBeat: neither the beat nor anything in it is of another site.
+func ownBeat(who Identity, b decide.Beat) error {
+	if err := own(who, b.Site); err != nil {
+		return err
+	}
+	if b.Load != nil && b.Load.Site != "" {
+		if err := own(who, b.Load.Site); err != nil {
+			return err
+		}
+	}
+	for _, r := range b.Returned {
+		if err := own(who, r.Unit.Site); err != nil {
+			return err
+		}
+	}
+	return ownUnits(who, slices.Concat(b.Announcing, b.Unproven))
 }
 
 // serve answers one path.

@@ -164,8 +164,6 @@ func (a *Agent) listenToLedger() {
 		a.committed()
 	case a.untold.Swap(false):
 		a.committed()
-	case a.o.Derive != nil:
-		a.try(a.o.Ledger.View())
 	}
 }
 

@@ -133,6 +133,9 @@ func (c *chooser) give(r *ready, k *candidate, m method) {
 	}
 	c.given = append(c.given, k.records...)
 	c.count += k.count
+	if c.trace == nil { // who only wants to know is no client
+		k.given.n.Add(1)
+	}
 }
 
 // among chooses one of several.

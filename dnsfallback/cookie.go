@@ -3,7 +3,12 @@ package dnsfallback
 import (
 	"crypto/subtle"
 	"encoding/binary"
+	"encoding/hex"
+	"fmt"
 	"net/netip"
+	"os"
+	"slices"
+	"strings"
 
 	"github.com/dchest/siphash"
 )
@@ -16,6 +21,53 @@ type Secret [16]byte
 // as the second, then as the first, and the old one goes when its cookies are
 // over an hour old (RFC 9018 §5).
 type Secrets []Secret
+
+// maxSecrets are enough for the three stages of a roll, and bound what a forged cookie costs.
+const maxSecrets = 4
+
+// LoadSecrets reads a file that all nodes of the fleet have: 32 hexadecimal digits
+// on a line for each secret, the one that signs first; what follows a # is for
+// people. No part of a secret is in any error.
+func LoadSecrets(file string) (Secrets, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s can be read by others (%v); chmod 600 %[1]s", file, info.Mode().Perm())
+	}
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var out Secrets
+	n := 0
+	for line := range strings.Lines(string(src)) {
+		n++
+		text, _, _ := strings.Cut(line, "#")
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		b, err := hex.DecodeString(text)
+		if err != nil || len(b) != len(Secret{}) {
+			return nil, fmt.Errorf("%s:%d: is not 32 hexadecimal digits, as openssl rand -hex 16 gives them", file, n)
+		}
+		s := Secret(b)
+		switch {
+		case s == Secret{}:
+			return nil, fmt.Errorf("%s:%d: is all zeros, which is no secret", file, n)
+		case slices.Contains(out, s):
+			return nil, fmt.Errorf("%s:%d: stands before already", file, n)
+		case len(out) == maxSecrets:
+			return nil, fmt.Errorf("%s:%d: is one more than %d secrets; take those away whose cookies are over an hour old", file, n, maxSecrets)
+		}
+		out = append(out, s)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s: holds no secret", file)
+	}
+	return out, nil
+}
 
 const (
 	clientCookieLen = 8

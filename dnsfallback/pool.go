@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -57,6 +58,45 @@ type member struct {
 	dr            bool
 	when          string
 	hash          uint64
+	// given counts the answers that named it; apart from what is only read, as
+	// all workers write it.
+	given *counter
+}
+
+// counter has a line of the processor's cache to itself.
+type counter struct {
+	n atomic.Uint64
+	_ [56]byte
+}
+
+// Given is how often a member was given out since its policy began.
+type Given struct {
+	// Choice is the name, or the pool; Member one of its members, "fallback" or "anycast".
+	Choice, Member string
+	// Site of the member; empty if it has none.
+	Site  string
+	Count uint64
+}
+
+// Given lists every member with what it was given, in the order of the settings.
+// There are no more than the settings have.
+func (t *Table) Given() []Given {
+	var out []Given
+	add := func(o *pool, m *member) {
+		if m != nil && m.pool == nil {
+			out = append(out, Given{o.name, m.name, m.site, m.given.n.Load()})
+		}
+	}
+	for _, o := range t.policy.pools {
+		for _, m := range o.members {
+			add(o, m)
+		}
+		add(o, o.fallback)
+	}
+	for _, s := range t.policy.steered {
+		add(s.pool, s.anycast)
+	}
+	return out
 }
 
 // steered is a name that is answered by a choice.
@@ -229,7 +269,7 @@ func (p *Policy) fill(o *pool, c Choice, known Known, ps *problems) {
 	}
 	o.trickle = uint8(c.Trickle)
 	if len(c.Fallback) > 0 {
-		o.fallback = &member{name: "fallback"}
+		o.fallback = &member{name: "fallback", given: new(counter)}
 		p.readFallback(o, c.Fallback, at("fallback"), ps)
 	}
 	seen := map[string]bool{}
@@ -264,7 +304,7 @@ func badAddress(a netip.Addr) bool {
 }
 
 func (p *Policy) readMember(o *pool, s Member, path string, seen map[string]bool, known Known, ps *problems) {
-	m := &member{name: s.Name, key: o.name + "/" + s.Name, site: s.Site, service: s.Service, dr: s.DR, when: s.When}
+	m := &member{name: s.Name, key: o.name + "/" + s.Name, site: s.Site, service: s.Service, dr: s.DR, when: s.When, given: new(counter)}
 	o.members = append(o.members, m)
 	switch {
 	case s.Name == "":
@@ -394,7 +434,7 @@ func (p *Policy) readSteered(z *zone, set Zone, known Known, ps *problems) {
 			}
 		}
 		if len(s.Anycast) > 0 {
-			t.anycast = &member{name: "anycast"}
+			t.anycast = &member{name: "anycast", given: new(counter)}
 			t.anycast.give(s.Anycast, "")
 			for k, a := range s.Anycast {
 				if badAddress(a) {

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -337,6 +339,47 @@ func TestCookies(t *testing.T) {
 	}
 	if m, _ := ask(Secrets{other}, given, now, none); m.Rcode != dns.RcodeBadCookie || len(cookie(m)) != 48 {
 		t.Errorf("asking with another's cookie:\n%v", m)
+	}
+}
+
+// TestLoadSecrets: the file of a fleet's secrets, and each mistake, which shows none of it.
+func TestLoadSecrets(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cookies")
+	put := func(mode os.FileMode, text string) {
+		t.Helper()
+		os.Remove(file)
+		if err := os.WriteFile(file, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const a, b = "e5e973e5a6b2a43f48e7dc849e37bfcf", "445536bcd2513298075a5d379663c962"
+	put(0o600, "# in force\n"+a+"\n\n"+b+" # next\n")
+	s, err := LoadSecrets(file)
+	if err != nil || len(s) != 2 || s[0] != Secret(unhex(t, a)) || s[1] != Secret(unhex(t, b)) {
+		t.Errorf("%v %v", s, err)
+	}
+	for _, c := range []struct {
+		mode       os.FileMode
+		text, want string
+	}{
+		{0o640, a, " can be read by others (-rw-r-----); chmod 600 " + file},
+		{0o600, "", ": holds no secret"},
+		{0o600, a + "\n" + b[:31] + "\n", ":2: is not 32 hexadecimal digits, as openssl rand -hex 16 gives them"},
+		{0o600, a + "\n" + a + "\n", ":2: stands before already"},
+		{0o600, strings.Repeat("0", 32), ":1: is all zeros, which is no secret"},
+		{0o600, "01" + a[2:] + "\n02" + a[2:] + "\n03" + a[2:] + "\n04" + a[2:] + "\n05" + a[2:], ":5: is one more than 4 secrets; take those away whose cookies are over an hour old"},
+	} {
+		put(c.mode, c.text)
+		s, err := LoadSecrets(file)
+		if err == nil || err.Error() != file+c.want || s != nil {
+			t.Errorf("got:  %v\nwant: %s", err, file+c.want)
+		}
+	}
+	if _, err := LoadSecrets(file + ".none"); err == nil {
+		t.Error("a file that is not there is read")
 	}
 }
 

@@ -643,3 +643,25 @@ func BenchmarkTable(b *testing.B) {
 		p.Table(1, nil, down)
 	}
 }
+
+// TestGiven: what was given is counted by member, whatever led to it, and
+// explanations are not.
+func TestGiven(t *testing.T) {
+	eu := Pool{Name: "eu", Choice: Choice{Service: "web", Methods: []string{"all"}, Members: sites("fra", "ams")}}
+	p := steeredPolicy(t, Choice{Service: "web", Fallback: []string{"198.51.100.1"}, Members: []Member{{Pool: "eu"}}}, eu)
+	ask := func(words string, n int) *Table {
+		table := p.Table(1, nil, state(words))
+		newAsker(t, table).share(n, "alias.example.com", "A", "")
+		return table
+	}
+	ask("", 5)
+	ask("ams down", 2)
+	table := ask("ams down, fra down", 3)
+	if _, err := table.Explain("www.example.com", "A", netip.MustParsePrefix("203.0.113.7/32")); err != nil {
+		t.Fatal(err)
+	}
+	want := []Given{{"eu", "fra", "fra", 7}, {"eu", "ams", "ams", 5}, {"www.example.com", "fallback", "", 3}}
+	if got := table.Given(); !slices.Equal(got, want) {
+		t.Errorf("got %v; want %v", got, want)
+	}
+}

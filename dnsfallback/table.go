@@ -41,6 +41,9 @@ func (t *Table) choose(c *chooser, s *steered) {
 		}
 		c.given, c.count = append(c.given, s.anycast.addresses[c.family]...), s.anycast.count[c.family]
 		if c.count > 0 {
+			if c.trace == nil {
+				s.anycast.given.n.Add(1)
+			}
 			return
 		}
 	}

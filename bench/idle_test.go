@@ -19,9 +19,10 @@ import (
 // BenchmarkIdle is what a node costs that has nothing to do but look: 100
 // services of one prefix each, a probe a second each, one router. CPU is that of
 // both processes, in percent of one core; memory is what is resident, and so
-// counts the binary's pages that both share twice. Beside it runs the least Go
-// program that opens and closes as many connections (see dial): what of the
-// figure is the machine's and the runtime's, and not the node's.
+// counts the binary's pages that both share twice. Beside it run two least Go
+// programs that open and close as many connections (see dial), one after the
+// other and in batches as the node's scheduler does: what of the figure is the
+// machine's and the runtime's, and not the node's.
 func BenchmarkIdle(b *testing.B) {
 	const n = 100
 	p := pace{interval: time.Second, fast: 200 * time.Millisecond, fall: 3}
@@ -44,9 +45,10 @@ func BenchmarkIdle(b *testing.B) {
 			}
 			node := newNode(b, "", "", r.Addr(), nodeAddress, services.String())
 			heard(b, r, n, true)
-			least := partOf(b, "", "dialler", port, strconv.Itoa(n))
+			least := partOf(b, "", "dialler", port, strconv.Itoa(n), "1")
+			batched := partOf(b, "", "dialler", port, strconv.Itoa(n), "25")
 			<-time.After(3 * time.Second) // what the start has stirred up settles
-			all := []*process{node.agent, node.speaker, least}
+			all := []*process{node.agent, node.speaker, least, batched}
 			used := make([]sample, len(all)) // in each second
 			for b.Loop() {
 				const slices, slice = 5, 2 * time.Second
@@ -62,12 +64,13 @@ func BenchmarkIdle(b *testing.B) {
 					}
 				}
 			}
-			agent, speaker, floor := used[0], used[1], used[2]
+			agent, speaker := used[0], used[1]
 			both := 100 * (agent.median() + speaker.median()).Seconds()
 			b.ReportMetric(both, "%core")
 			b.ReportMetric(100*agent.median().Seconds(), "%core/agent")
 			b.ReportMetric(100*speaker.median().Seconds(), "%core/speaker")
-			b.ReportMetric(100*floor.median().Seconds(), "%core/least")
+			b.ReportMetric(100*used[2].median().Seconds(), "%core/least")
+			b.ReportMetric(100*used[3].median().Seconds(), "%core/least-batched")
 			ra, rs := resident(b, node.agent), resident(b, node.speaker)
 			b.ReportMetric(ra+rs, "MB")
 			b.ReportMetric(ra, "MB/agent")
@@ -78,24 +81,35 @@ func BenchmarkIdle(b *testing.B) {
 }
 
 // dial is the main function of the least prober: it connects to n addresses a
-// second, evenly, and closes.
+// second, evenly, so many at a time, and closes.
 func dial(args []string, words *bufio.Scanner) int {
 	n, err := strconv.Atoi(args[1])
-	if err != nil {
-		fmt.Println(err)
+	batch, err2 := strconv.Atoi(args[2])
+	if err != nil || err2 != nil {
+		fmt.Println(err, err2)
 		return 2
 	}
-	go func() {
+	one := func(i int) {
 		d := net.Dialer{Timeout: time.Second}
-		tick := time.NewTicker(time.Second / time.Duration(n))
-		for i := 0; ; i = (i + 1) % n {
+		c, err := d.Dial("tcp", fmt.Sprintf("127.0.1.%d:%s", i+1, args[0]))
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		c.Close()
+	}
+	go func() {
+		tick := time.NewTicker(time.Second * time.Duration(batch) / time.Duration(n))
+		for i := 0; ; {
 			<-tick.C
-			c, err := d.Dial("tcp", fmt.Sprintf("127.0.1.%d:%s", i+1, args[0]))
-			if err != nil {
-				fmt.Println(err)
-				os.Exit(1)
+			for range batch {
+				if batch == 1 {
+					one(i)
+				} else {
+					go one(i)
+				}
+				i = (i + 1) % n
 			}
-			c.Close()
 		}
 	}()
 	for words.Scan() {

@@ -29,7 +29,7 @@ func (p Problem) String() string {
 // the file. It takes the table as written: zero values stand for their defaults
 // and are not problems. A table without problems may be given to the machines.
 func (t Table) Problems() []Problem {
-	c := critic{t: t, d: t.WithDefaults()}
+	c := critic{t: t, d: t.WithDefaults(), listing: listPrefixes(t.Services)}
 	c.sites()
 	c.services()
 	c.prefixes()
@@ -46,8 +46,9 @@ func (t Table) Problems() []Problem {
 
 // critic collects problems: t is the table as written, d with its defaults.
 type critic struct {
-	t, d  Table
-	found []Problem
+	t, d    Table
+	listing *listing
+	found   []Problem
 }
 
 func (c *critic) say(path, format string, args ...any) {
@@ -183,26 +184,13 @@ func (c *critic) servicePrefixes(at string, i int, s Service) {
 		if !c.prefix(path, p) {
 			continue
 		}
-		if slices.Contains(s.Prefixes[:j], p) {
+		if c.listing.twice(p, i, j) {
 			c.say(path, "%s stands here twice; name it once", p)
 			continue
 		}
-		c.overlap(path, p, i, j)
-	}
-}
-
-// overlap says so when p and an earlier prefix share addresses without being
-// the same: withdrawing one would leave its addresses to the other.
-func (c *critic) overlap(path string, p netip.Prefix, service, index int) {
-	for i, s := range c.t.Services[:service+1] {
-		for j, q := range s.Prefixes {
-			if i == service && j >= index {
-				return
-			}
-			if q.IsValid() && p != q && p.Overlaps(q) {
-				c.say(path, "%s overlaps %s of services[%d]; share the same prefix (see needs:) or use separate ones", p, q, i)
-				return
-			}
+		// To withdraw one would leave its addresses to the other.
+		if q, ok := c.listing.overlap(p, i, j); ok {
+			c.say(path, "%s overlaps %s of services[%d]; share the same prefix (see needs:) or use separate ones", p, q.prefix, q.service)
 		}
 	}
 }

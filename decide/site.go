@@ -33,6 +33,9 @@ type SiteOptions struct {
 	// LastResort is how long the ledger must be out of reach before a site that is
 	// well announces what nobody serves; 0 means 15m, negative never. See site_resort.go.
 	LastResort time.Duration
+	// DeafFor is how long everything is held after most of the others are heard
+	// again; 0 means 1m, negative that nothing is held. See site_deaf.go.
+	DeafFor time.Duration
 	// Off is how long the node was off; negative when that is not known, as at
 	// its first start. Longer than warm_start, and a resumed unit waits Jitter
 	// and is depreferred for its first minute.
@@ -116,6 +119,7 @@ type Site struct {
 func NewSite(o SiteOptions) *Site {
 	setDefault(&o.Isolated, IsolatedDeprefer)
 	setDefault(&o.LastResort, defaultResort)
+	setDefault(&o.DeafFor, defaultDeaf)
 	o.VIPs = slices.Clone(o.VIPs)
 	s := &Site{o: o, name: o.Name, fence: o.Fence, dead: steadycast.RequestID{Incarnation: o.Incarnation}}
 	s.adopt(o.Table)

@@ -9,11 +9,11 @@ import (
 // A site that suddenly hears less than half of those who spoke of it before, of all
 // its services together, does not know what it hears: the fault is in its way of
 // hearing, and the few words that still come are no fair sample. Everything is
-// held, and for deafFor after most of it is heard again, for then old words and
+// held, and for DeafFor after most of it is heard again, for then old words and
 // new ones come mixed. It counts only once most was heard: a start is no loss.
 
-// deafFor is how long everything is held after the others are heard again.
-const deafFor = time.Minute
+// defaultDeaf is how long everything is held after the others are heard again.
+const defaultDeaf = time.Minute
 
 // hearing is what the site makes of how much it hears.
 type hearing struct {
@@ -39,11 +39,11 @@ func (s *Site) listen(now Now) (changed bool) {
 	}
 	h := &s.hearing
 	switch {
-	case all == 0: // a site alone hears nobody, ever
+	case all == 0, s.o.DeafFor < 0: // a site alone hears nobody, ever
 	case 2*heard >= all:
 		if h.deaf {
-			h.deaf, h.until, changed = false, now+deafFor, true
-			s.note(steadycast.Event{Kind: steadycast.EventRecovery, Reason: "most of what others say is heard again; what it means counts after " + seconds(deafFor)})
+			h.deaf, h.until, changed = false, now+s.o.DeafFor, true
+			s.note(steadycast.Event{Kind: steadycast.EventRecovery, Reason: "most of what others say is heard again; what it means counts after " + seconds(s.o.DeafFor)})
 		}
 		h.well = true
 	case h.well && !h.deaf:

@@ -85,7 +85,7 @@ func (p *place) startAgent(off time.Duration) {
 		}
 		a.site = decide.NewSite(decide.SiteOptions{
 			Name: p.name, Node: p.name + "-1", Incarnation: a.inc, Table: w.bendTable(w.table), Off: off,
-			Fence: fence, Jitter: w.between(0, 2*time.Second),
+			Fence: fence, Jitter: w.between(0, 2*time.Second), DeafFor: w.bendDeaf(),
 		})
 		if w.is(voidOnRestart) && a.inc > 1 {
 			a.claimAll()

@@ -126,6 +126,15 @@ func Mutations() [][2]string {
 // What follows are the places where a rejected rule takes hold: between the
 // machines and the world, never in the machines.
 
+// bendDeaf leaves out the minute for which a site that heard nobody holds
+// everything: it hides what old words do that look new.
+func (w *world) bendDeaf() time.Duration {
+	if w.is(ageByReceipt) {
+		return -1
+	}
+	return 0
+}
+
 // bendTable is the table that the machines are given.
 func (w *world) bendTable(t decide.Table) decide.Table {
 	t = t.WithDefaults()

@@ -7,9 +7,9 @@ import (
 	"github.com/steadycast/steadycast"
 )
 
-// maxEvidence bounds the observations of one request: nine vantages and the
+// MaxEvidence bounds the observations of one request: nine vantages and the
 // site's own nodes, with room.
-const maxEvidence = 64
+const MaxEvidence = 64
 
 // wellFormed judges the whole request: who asks must exist, and may ask only
 // for itself and for what the table gives it. Nothing gets past this guard.
@@ -28,8 +28,8 @@ func (a *applying) wellFormed(r steadycast.Request) steadycast.GuardAnswer {
 		g.Text = fmt.Sprintf("failure class %d; allowed: none, soft, hard", r.Class)
 	case len(r.Prefixes) == 0:
 		g.Text = "the request names no prefix"
-	case len(r.Evidence) > maxEvidence:
-		g.Text = fmt.Sprintf("%d observations as evidence; at most %d", len(r.Evidence), maxEvidence)
+	case len(r.Evidence) > MaxEvidence:
+		g.Text = fmt.Sprintf("%d observations as evidence; at most %d", len(r.Evidence), MaxEvidence)
 	case len(r.Conditions) > len(a.Table.Services):
 		g.Text = fmt.Sprintf("%d conditions of %d services", len(r.Conditions), len(a.Table.Services))
 	default:

@@ -36,6 +36,8 @@ type op struct {
 	report []steadycast.Verdict
 	ask    *steadycast.Request
 	ack    *decide.Ack
+	// size is how many bytes it brings to an entry that it shares with others.
+	size int
 	// read looks at what the owner has.
 	read func(l *leader, now time.Duration)
 	// entry makes the entry of any other call, at the desk; try only tries it.
@@ -88,12 +90,31 @@ func (c *calls) Report(ctx context.Context, verdicts []steadycast.Verdict) error
 	if len(verdicts) == 0 {
 		return nil
 	}
-	return c.call(ctx, op{report: slices.Clone(verdicts)}).err
+	verdicts = briefly(verdicts)
+	size, err := statement(verdicts)
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, op{report: verdicts, size: size}).err
 }
 
 // Ask asks for leave to change routes.
 func (c *calls) Ask(ctx context.Context, request steadycast.Request, reported ...steadycast.Verdict) (decide.Answer, error) {
-	r := c.call(ctx, op{ask: &request, report: slices.Clone(reported)})
+	reported = briefly(reported)
+	request.Reason = brief(request.Reason)
+	bare := request
+	bare.Evidence = slices.Clone(request.Evidence)
+	for i := range bare.Evidence {
+		bare.Evidence[i].Signed = nil // which is not logged
+	}
+	if n := len(bare.Evidence); n > decide.MaxEvidence { // before anybody opens so many
+		return decide.Answer{}, Invalid(fmt.Sprintf("%d observations as evidence; at most %d", n, decide.MaxEvidence))
+	}
+	size, err := statement(askCall{bare, reported})
+	if err != nil {
+		return decide.Answer{}, err
+	}
+	r := c.call(ctx, op{ask: &request, report: reported, size: size})
 	return r.answer, r.err
 }
 
@@ -102,7 +123,50 @@ func (c *calls) Ack(ctx context.Context, ack decide.Ack) error {
 	if ack.Site == "" || ack.Node == "" {
 		return Invalid("an acknowledgement names its site and its node")
 	}
-	return c.call(ctx, op{ack: &ack}).err
+	ack = ack.Sound()
+	size, err := statement(ack)
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, op{ack: &ack, size: size}).err
+}
+
+// maxStatement bounds what one node says at once, in bytes: 64 observations with
+// their reasons, or the verdicts of a thousand services. It goes into one entry
+// with what others say, and into a state that every agent reads: one node must
+// fill neither.
+const maxStatement = 256 << 10
+
+// maxReason bounds a reason that a node gives, in bytes: the state keeps the
+// newest of each service, and every agent reads it.
+const maxReason = 2000
+
+func brief(s string) string {
+	if len(s) > maxReason {
+		s = strings.ToValidUTF8(s[:maxReason], "") + "…"
+	}
+	return s
+}
+
+// briefly is a copy of verdicts with reasons that the state can keep.
+func briefly(verdicts []steadycast.Verdict) []steadycast.Verdict {
+	verdicts = slices.Clone(verdicts)
+	for i := range verdicts {
+		verdicts[i].Reason = brief(verdicts[i].Reason)
+	}
+	return verdicts
+}
+
+// statement is the size of what a node says.
+func statement(said any) (int, error) {
+	b, err := json.Marshal(said)
+	if err == nil && len(b) > maxStatement {
+		err = fmt.Errorf("%d bytes at once; a node may say %d", len(b), maxStatement)
+	}
+	if err != nil {
+		return 0, Invalid(err.Error())
+	}
+	return len(b), nil
 }
 
 // Revision gives the content of a table.

@@ -470,6 +470,41 @@ func TestRevokedWhileConnected(t *testing.T) {
 	until(t, "silence", func() bool { return cl.silent() > 2*streamPauseMost })
 }
 
+// TestRevokedVoterIsNotListenedTo: nor does a connection to a voter: a revoked
+// one that goes on answering gives no permit and shows no state, though it does
+// not hang up.
+func TestRevokedVoterIsNotListenedTo(t *testing.T) {
+	t.Parallel()
+	c := begun(t, nil, "ams", "fra", "lon")
+	lead := c.leader()
+	var revoked atomic.Bool
+	cl := c.client("fra", func(o *ClientOptions) {
+		o.Voters = slices.DeleteFunc(slices.Clone(o.Voters), func(p Peer) bool { return p.Node != lead.opts.Node }) // it has nobody else
+		o.TLS.Again = func(s tls.ConnectionState) error {
+			if who, err := peerOf(s); err != nil || who.Node == lead.opts.Node && revoked.Load() {
+				return errors.New("revoked")
+			}
+			return nil
+		}
+	})
+	until(t, "the view", func() bool { return cl.View().Fence.Epoch == 1 })
+	revoked.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	a, err := cl.Ask(ctx, (&site{t: t, name: "fra"}).request(steadycast.Return))
+	if err == nil || !strings.Contains(err.Error(), "is not listened to: revoked") {
+		t.Errorf("it answers: %+v %v", a, err)
+	}
+	until(t, "its stream to end", func() bool { return cl.silent() > 2*streamPauseMost })
+	at := cl.View().Fence
+	if err := freeze(t.Context(), lead, "by the revoked"); err != nil {
+		t.Fatal(err)
+	}
+	if got := cl.View().Fence; got != at {
+		t.Errorf("it is followed from %s to %s", at, got)
+	}
+}
+
 // TestVoterRevokedWhileConnected: the same for raft's connections.
 func TestVoterRevokedWhileConnected(t *testing.T) {
 	left, right := net.Pipe()

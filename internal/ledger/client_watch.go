@@ -68,6 +68,9 @@ func (c *Client) stream(l *link) error {
 		return short(err)
 	}
 	defer res.Body.Close()
+	if err := l.judge(res); err != nil {
+		return err
+	}
 	if res.StatusCode != http.StatusOK {
 		b, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 		return l.refusal(res.StatusCode, b)
@@ -76,6 +79,9 @@ func (c *Client) stream(l *link) error {
 	lines.Buffer(nil, maxReply)
 	for lines.Scan() {
 		quiet.Reset(streamSilence)
+		if err := l.judge(res); err != nil { // one line a second at least
+			return err
+		}
 		var r report
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			return fmt.Errorf("%s says what this version does not understand: %w", l.peer.Node, err)

@@ -49,8 +49,9 @@ func refuse(ops []op, err error) {
 // behind a request that came after it.
 func (d *desk) serve(batch []op) {
 	for len(batch) > 0 {
-		n := 1
-		for n < len(batch) && batch[n].like(batch[0]) {
+		n, size := 1, batch[0].size
+		for n < len(batch) && batch[n].like(batch[0]) && size+batch[n].size <= decide.MaxEntry/4 {
+			size += batch[n].size
 			n++
 		}
 		run := slices.DeleteFunc(slices.Clone(batch[:n]), func(o op) bool {

@@ -15,9 +15,13 @@ import (
 
 // link is the HTTP/2 connection to one voter. It dials when it is used, and
 // again when it broke. Its methods may be called from any goroutine.
+//
+// A connection may outlive the certificate of the voter at its other end, and a
+// voter that was revoked does not end it. So it is judged anew with each answer.
 type link struct {
 	peer Peer
 	http *http.Client
+	tls  TLS
 }
 
 // maxReply bounds an answer of a voter in bytes.
@@ -44,7 +48,7 @@ func newLink(fleet string, t TLS, p Peer, dial Dialer) *link {
 		// A link that died without a word is found by pings (RFC 9113 §6.7).
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 3 * time.Second},
 	}
-	return &link{p, &http.Client{Transport: transport}}
+	return &link{p, &http.Client{Transport: transport}, t}
 }
 
 // unsent: the connection failed before anything was sent over it.
@@ -97,6 +101,9 @@ func (l *link) call(ctx context.Context, path string, header http.Header, in, ou
 		return fmt.Errorf("%s at %s: %w", l.peer.Node, l.peer.Address, short(err))
 	}
 	defer res.Body.Close()
+	if err := l.judge(res); err != nil {
+		return err
+	}
 	b, err := io.ReadAll(io.LimitReader(res.Body, maxReply+1))
 	switch {
 	case err != nil:
@@ -110,6 +117,16 @@ func (l *link) call(ctx context.Context, path string, header http.Header, in, ou
 	}
 	if err := json.Unmarshal(b, out); err != nil {
 		return fmt.Errorf("%s answers what this version does not understand: %w", l.peer.Node, err)
+	}
+	return nil
+}
+
+// judge refuses the answer of a voter whose certificate does not hold any more.
+// The next call dials again, and is refused there.
+func (l *link) judge(res *http.Response) error {
+	if err := l.tls.again(*res.TLS); err != nil {
+		l.close() // at once, or when nothing is under way
+		return fmt.Errorf("%s at %s is not listened to: %w", l.peer.Node, l.peer.Address, err)
 	}
 	return nil
 }

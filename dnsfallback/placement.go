@@ -80,10 +80,11 @@ type Choice struct {
 	// Default ratio. When none does, ratio is the last.
 	Methods []string `yaml:"methods"`
 	// MinUp is how many members must be up; default 1. With fewer, dr members are
-	// given too; then the choice has failed: what names a pool takes its other
-	// members, and a name gives its Fallback, or else all its members whatever
-	// their health, since a client that is sent to a site that may be down is
-	// better off than one that is sent nowhere.
+	// given too; when these do not suffice, the choice has failed: what names a
+	// pool takes its other members, and a name gives its Fallback. Without one, what
+	// is up is given; and when nothing is, all members whatever their health, since
+	// a client that is sent to a site that may be down is better off than one that
+	// is sent nowhere.
 	MinUp int `yaml:"min_up"`
 	// Fallback are addresses, or one name, to give when the choice has failed.
 	Fallback []string `yaml:"fallback"`

@@ -21,6 +21,8 @@ type ready struct {
 	// failed: fewer members are up than must be. How says what is given instead.
 	failed bool
 	how    string
+	// alive: some member is up, here or below, be they enough or not.
+	alive bool
 	// soon: something of it may change before long.
 	soon bool
 	// out are the members that cannot be given, and why: for explanations.
@@ -89,7 +91,7 @@ func (p *Policy) steer(s *FleetState) *steering {
 func (st *steering) compile(o *pool, family int, s *FleetState) {
 	r := &st.pools[o.index][family]
 	r.pool = o
-	var up, reserve, all, unforced []candidate
+	var up, reserve, alive, unforced, all []candidate
 	for _, m := range o.members {
 		c := candidate{member: m, weight: uint64(m.weight), share: 100}
 		var stands standing
@@ -133,6 +135,9 @@ func (st *steering) compile(o *pool, family int, s *FleetState) {
 		if !stands.forced || !stands.out {
 			unforced = append(unforced, c)
 		}
+		if c.below != nil && c.below.failed && c.below.alive {
+			alive = append(alive, c)
+		}
 		switch {
 		case stands.out:
 			r.out = append(r.out, m.name+" is out: "+stands.why)
@@ -142,6 +147,7 @@ func (st *steering) compile(o *pool, family int, s *FleetState) {
 			up = append(up, c)
 		}
 	}
+	r.alive = len(up)+len(reserve)+len(alive) > 0
 	r.failed = len(up) < o.minUp
 	switch {
 	case !r.failed:
@@ -155,6 +161,12 @@ func (st *steering) compile(o *pool, family int, s *FleetState) {
 			f.records, f.count = o.fallback.alias, 1
 		}
 		up = []candidate{f}
+	case len(up)+len(reserve) > 0: // nobody is sent to what is bad while something is good
+		up = append(up, reserve...)
+		r.how = fmt.Sprintf("%d up of at least %d: these are given", len(up), o.minUp)
+	case len(alive) > 0:
+		r.how = "no pool has enough up: those that have any are given"
+		up = alive
 	default:
 		r.how = fmt.Sprintf("%d up of at least %d: all are given, whatever their health", len(up), o.minUp)
 		if up = unforced; len(up) == 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/maxmind/mmdbwriter/mmdbtype"
 	"github.com/miekg/dns"
+	"pgregory.net/rapid"
 )
 
 // addresses of a member by its number: one of each family.
@@ -148,7 +149,8 @@ func TestWhoIsGiven(t *testing.T) {
 		{"down in the other family", Choice{Members: three}, "fra down6", "192.0.2.1, 192.0.2.2, 192.0.2.3"},
 		{"suspect is not down", Choice{Members: three}, "fra suspect", "192.0.2.1, 192.0.2.2, 192.0.2.3"},
 		{"all down, all given", Choice{Members: three}, "fra down, ams down, iad down", "192.0.2.1, 192.0.2.2, 192.0.2.3"},
-		{"fewer than must be up", Choice{Members: three, MinUp: 2}, "fra down, ams down", "192.0.2.1, 192.0.2.2, 192.0.2.3"},
+		{"fewer than must be up", Choice{Members: three, MinUp: 2}, "fra down, ams down", "192.0.2.3"},
+		{"fewer than must be up, and a fallback", Choice{Members: three, MinUp: 2, Fallback: []string{"198.51.100.1"}}, "fra down, ams down", "198.51.100.1"},
 		{"fallback records", Choice{Members: three, Fallback: []string{"198.51.100.1"}}, "fra down, ams down, iad down", "198.51.100.1"},
 		{"a fallback name", Choice{Members: three, Fallback: []string{"sorry.example.net"}}, "fra down, ams down, iad down", "sorry.example.net."},
 		{"a fallback of one family only", Choice{Members: three, Fallback: []string{"2001:db8::99"}}, "fra down, ams down, iad down", "192.0.2.1, 192.0.2.2, 192.0.2.3"},
@@ -194,10 +196,13 @@ func TestNestedPools(t *testing.T) {
 	world := pool("world", Choice{Methods: []string{"priority"}, Members: []Member{{Pool: "eu"}, {Pool: "us"}}})
 	p := steeredPolicy(t, Choice{Methods: []string{"priority"}, Members: []Member{{Pool: "world"}}}, world, us, eu)
 	for state, want := range map[string]string{
-		"":                                       "192.0.2.1, 192.0.2.2, 192.0.2.3",
-		"fra down":                               "192.0.2.2, 192.0.2.3",
-		"fra down, ams down":                     "192.0.2.11, 192.0.2.12",
-		"fra down, ams down, iad down, sjc down": "192.0.2.1, 192.0.2.2, 192.0.2.3",
+		"":                   "192.0.2.1, 192.0.2.2, 192.0.2.3",
+		"fra down":           "192.0.2.2, 192.0.2.3",
+		"fra down, ams down": "192.0.2.11, 192.0.2.12",
+		// Neither has enough: the one that is up somewhere is given.
+		"fra down, ams down, iad down, sjc down": "192.0.2.3",
+		// Nothing is up anywhere.
+		"fra down, ams down, par down, iad down, sjc down": "192.0.2.1, 192.0.2.2, 192.0.2.3",
 	} {
 		if got := words(given(t, p, state, 300)); got != want {
 			t.Errorf("%q: got %s; want %s", state, got, want)
@@ -664,4 +669,52 @@ func TestGiven(t *testing.T) {
 	if got := table.Given(); !slices.Equal(got, want) {
 		t.Errorf("got %v; want %v", got, want)
 	}
+}
+
+// TestNothingBadWhileSomethingIsGood draws choices, nested pools and states: what
+// is known to be bad is never given while something that may be given is good,
+// and a name that has members never has an empty answer.
+func TestNothingBadWhileSomethingIsGood(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := []string{"a", "b", "c", "d", "e", "f"}
+		draw := func(label string, members []Member) Choice {
+			return Choice{Service: "web", Members: members, MinUp: rapid.IntRange(1, len(members)).Draw(t, label),
+				Methods: []string{rapid.SampledFrom(methodNames[1:]).Draw(t, label)}}
+		}
+		leaf := func(i int) Member {
+			m := Member{Site: names[i], Addresses: at(i + 1)[:1], DR: rapid.IntRange(0, 4).Draw(t, "dr") == 0}
+			m.Weight = new(rapid.IntRange(0, 2).Draw(t, "weight"))
+			return m
+		}
+		p, ps := NewPolicy(1, Placement{
+			Pools: []Pool{{Name: "left", Choice: draw("left", []Member{leaf(0), leaf(1), leaf(2)})}, {Name: "right", Choice: draw("right", []Member{leaf(3), leaf(4)})}},
+			Zones: []Zone{{Name: "example.com", NS: []string{"ns.example.net."}, Names: []Steered{{Name: "www", Choice: draw("top", []Member{{Pool: "left"}, {Pool: "right"}, leaf(5)})}}}},
+		}, Known{})
+		if len(ps) > 0 {
+			t.Fatal(ps)
+		}
+		s := FleetState{Sites: map[string]SiteState{}}
+		good := map[string]bool{}
+		for i, n := range names {
+			h := rapid.SampledFrom([]Health{Unknown, Up, Suspect, Down}).Draw(t, n)
+			s.Sites[n] = SiteState{Services: map[string]ServiceState{"web": {V4: h}}}
+			good[fmt.Sprintf("192.0.2.%d", i+1)] = h != Down
+		}
+		some := slices.Contains(slices.Collect(maps.Values(good)), true)
+		table := p.Table(1, nil, s)
+		a := &responder{shared: &shared{udp: udpSize}}
+		for range 20 {
+			a.choose.start(nil, netip.MustParsePrefix("203.0.113.0/24"), false, 0)
+			table.choose(&a.choose, p.steered[0])
+			if a.choose.count == 0 {
+				t.Fatal("an empty answer")
+			}
+			for i := 0; i < len(a.choose.given); i += 16 {
+				who := netip.AddrFrom4([4]byte(a.choose.given[i+12 : i+16])).String()
+				if some && !good[who] {
+					t.Fatalf("%s is given, which is bad, and something is good: %v", who, good)
+				}
+			}
+		}
+	})
 }

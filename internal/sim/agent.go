@@ -28,8 +28,9 @@ type agent struct {
 
 	wanted steadycast.RouteSet
 	given  bool
-	seen   []seen // raw, of each place and service; for the mutations that count otherwise
-	good   []int  // passing local rounds in a row since the start, by service
+	since  time.Duration // when wanted was decided
+	seen   []seen        // raw, of each place and service; for the mutations that count otherwise
+	good   []int         // passing local rounds in a row since the start, by service
 	onset  time.Duration
 	uneasy bool            // a service is Suspect or worse, since onset
 	sick   []time.Duration // since when each service is Unhealthy or not back from there; never if it is not
@@ -47,7 +48,7 @@ type cause struct {
 	kind   causeKind
 	id     steadycast.RequestID
 	reason string
-	at     time.Duration
+	good   []int // passing local rounds when it was decided
 }
 
 type causeKind uint8
@@ -186,7 +187,7 @@ func (a *agent) noted(e steadycast.Event) (cause, bool) {
 		return cause{}, false
 	}
 	a.w.say("%s: route %s %s→%s: %s", a.p.name, e.Prefix, e.From, e.To, e.Reason)
-	c := cause{prefix: a.w.prefixAt(e.Prefix), id: e.Request, reason: e.Reason, at: a.w.now}
+	c := cause{prefix: a.w.prefixAt(e.Prefix), id: e.Request, reason: e.Reason, good: slices.Clone(a.good)}
 	switch r := e.Reason; {
 	case strings.HasPrefix(r, "withdrawn by permit "):
 		c.kind = byPermit
@@ -209,7 +210,7 @@ func (a *agent) noted(e steadycast.Event) (cause, bool) {
 // announce gives the speaker a set, a few milliseconds away.
 func (a *agent) announce(set steadycast.RouteSet, causes []cause) {
 	a.w.judge.decided(a, set, causes)
-	a.wanted, a.given = set, true
+	a.wanted, a.given, a.since = set, true, a.w.now
 	p, deaths := a.p, a.p.deaths
 	a.w.in(a.w.between(time.Millisecond, 20*time.Millisecond), func() {
 		if p.deaths == deaths && p.up {

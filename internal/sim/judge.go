@@ -56,20 +56,22 @@ type judge struct {
 	violation *Violation
 	happened  map[string]uint64
 
-	index    uint64 // the newest that any replica applied
-	view     decide.View
-	replies  map[uint64]uint64 // hash of what applying each index gave
-	states   map[uint64]string
-	slack    time.Duration // least of ledger time less real time so far
-	begun    bool
-	grants   map[grantKey]*grant
-	asks     map[grantKey]asking
-	sawFail  [][]time.Duration // [vantage][subject]: when an honest one saw it fail last
-	units    [][]history       // [place][prefix]
-	spent    []execution
-	heard    []time.Duration // the newest answer or view of each place
-	thawed   time.Duration
-	blackout time.Duration // since when there is no observation
+	index   uint64 // the newest that any replica applied
+	view    decide.View
+	replies map[uint64]uint64 // hash of what applying each index gave
+	states  map[uint64]string
+	slack   time.Duration // least of ledger time less real time so far
+	begun   bool
+	grants  map[grantKey]*grant
+	asks    map[grantKey]asking
+	sawFail [][]time.Duration // [vantage][subject]: when an honest one saw it fail last
+	units   [][]history       // [place][prefix]
+	spent   []execution
+	heard   []time.Duration // the newest answer or view of each place
+	thawed  time.Duration
+	// recoveredAt is when the ledger went on from an older copy, with its table.
+	recoveredAt time.Duration
+	blackout    time.Duration // since when there is no observation
 }
 
 // execution is one automatic withdrawal.
@@ -201,7 +203,7 @@ func (j *judge) oneTable(a *agent, set steadycast.RouteSet) {
 		return
 	}
 	j.holds(iTable, least == most, "%s: a set with MED %d and %d", a.p.name, least, most)
-	if _, before := med(a.wanted); before >= 0 {
+	if _, before := med(a.wanted); before >= 0 && a.since >= j.recoveredAt {
 		j.holds(iTable, least >= before, "%s: a set with MED %d after one with %d", a.p.name, least, before)
 	}
 }
@@ -319,19 +321,17 @@ func (j *judge) cycle(u steadycast.Unit, h *history, lt decide.Time) {
 }
 
 // resumed judges an announcement without a permit, when the speaker has taken it.
-func (j *judge) resumed(p *place, prefix int, h *history) {
+func (j *judge) resumed(p *place, prefix int, h *history, why cause) {
 	w := j.w
-	if a := p.agent; a != nil {
-		all, some := true, false
-		for s, sv := range w.table.Services {
-			if slices.Contains(sv.Prefixes, w.prefixes[prefix]) {
-				ok := a.good[s] >= 3
-				all, some = all && ok, some || ok
-			}
+	all, some := true, false
+	for s, sv := range w.table.Services {
+		if slices.Contains(sv.Prefixes, w.prefixes[prefix]) {
+			ok := why.good[s] >= 3
+			all, some = all && ok, some || ok
 		}
-		any := w.table.PrefixPolicy(w.prefixes[prefix]).Needs == decide.NeedsAny
-		j.holds(iRestart, all || some && any || w.now-h.added.at > time.Second, "%s announces %s after %d passing local rounds", p.name, w.prefixes[prefix], a.good)
 	}
+	any := w.table.PrefixPolicy(w.prefixes[prefix]).Needs == decide.NeedsAny
+	j.holds(iRestart, all || some && any, "%s announces %s after %d passing local rounds", p.name, w.prefixes[prefix], why.good)
 	// What was lost may be announced although a permit to leave, which never was
 	// carried out, has put it out meanwhile: the site says so and it is void.
 	u := phaseOf(&j.view, w.unit(p, prefix))

@@ -68,7 +68,7 @@ func (j *judge) same(v *voter, when string) {
 func (j *judge) recovered(v decide.View) {
 	j.happen("ledger recovered")
 	j.holds(iFence, v.Fence.Compare(j.view.Fence) > 0, "the recovered ledger stands at %v, and stood at %v before", v.Fence, j.view.Fence)
-	j.view, j.spent = v, nil
+	j.view, j.spent, j.recoveredAt = v, nil, j.w.now
 	for i := range j.units {
 		for k := range j.units[i] {
 			h := &j.units[i][k]

@@ -18,7 +18,7 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 			why = h.added
 		}
 		if why.kind == byResume {
-			j.resumed(p, prefix, h)
+			j.resumed(p, prefix, h, why)
 		}
 		h.added = cause{}
 		if h.onPurpose {

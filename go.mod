@@ -3,6 +3,7 @@ module github.com/steadycast/steadycast
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/dchest/siphash v1.2.3
 	github.com/expr-lang/expr v1.17.8

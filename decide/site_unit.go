@@ -205,11 +205,12 @@ func (s *Site) countedOut(now Now, u *unit) {
 // undone: the ledger granted a withdrawal that this site has not carried out, or
 // one that it came back from since by a later permit. That the ledger forgets the
 // later one is possible where it was recovered from an older copy; the site's word
-// is then what sets it right, and no route leaves for it.
+// is then what sets it right, and no route leaves for it. What a person had ordered
+// out in that copy is not the site's to give back.
 func (u *unit) undone() bool {
 	p := u.view.Permit
 	return u.announced && !u.resort && u.view.Phase == steadycast.Out && p.Action == steadycast.Withdraw &&
-		(p.ID.Compare(u.executed) > 0 || p.Fence.Compare(u.permit) < 0)
+		(p.ID.Compare(u.executed) > 0 || p.ID.Incarnation > 0 && p.Fence.Compare(u.permit) < 0)
 }
 
 // resume announces again what the ledger counts as In, without a permit, after

@@ -39,7 +39,8 @@ type history struct {
 	returned  decide.Time // and of the last that was proven
 	pardoned  bool        // an order stood over it since it was in
 	forgotten bool        // the ledger was recovered from an older copy, and says nothing true of it since
-	added     cause       // why its site wants it announced
+	added     cause       // why its site wants it announced …
+	removed   cause       // … or not
 }
 
 // asking is a request as it was sent first.
@@ -174,6 +175,7 @@ func (j *judge) decided(a *agent, set steadycast.RouteSet, causes []cause) {
 			j.holds(iDeath, c.kind != byNobody, "%s: a new agent's first set lacks %s, which was announced, and nobody decided so", a.p.name, prefix)
 		}
 		j.holds(iAlone, c.kind != byNobody, "%s: %s leaves and nobody decided so", a.p.name, prefix)
+		j.unit(a.p, i).removed = c
 		if c.kind == byPermit {
 			j.executed(a, i, c)
 		}

@@ -72,7 +72,7 @@ func (j *judge) recovered(v decide.View) {
 	for i := range j.units {
 		for k := range j.units[i] {
 			h := &j.units[i][k]
-			h.forgotten, h.executed, h.granted, h.cycles = true, nil, nil, nil
+			h.forgotten, h.executed, h.cycles = true, nil, nil // leaves that the copy knows are spent still
 			h.left, h.back, h.locked, h.returning, h.returned = false, false, false, 0, 0
 		}
 	}

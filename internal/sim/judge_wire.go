@@ -20,7 +20,7 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 		if why.kind == byResume {
 			j.resumed(p, prefix, h, why)
 		}
-		h.added = cause{}
+		h.added, h.removed = cause{}, cause{}
 		if h.onPurpose {
 			j.holds(iAttributes, why.kind != byNobody || w.now-h.offAt > time.Second, "%s %s was withdrawn for %v, and nobody decided so", p.name, w.prefixes[prefix], w.now-h.offAt)
 			j.holds(iRestart, why.kind != byNobody, "%s announces %s again, and nobody decided so", p.name, w.prefixes[prefix])
@@ -33,6 +33,9 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 		return
 	}
 	h.offAt = w.now
+	if why.kind == byNobody { // the set that said so was overtaken by the next
+		why = h.removed
+	}
 	switch why.kind {
 	case byLoss, byRestart:
 		h.lost, h.lostAt = true, w.now
@@ -50,7 +53,9 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 	} else {
 		j.happen("withdrawn by a person's order")
 	}
-	h.forced = why.kind == byOrder && j.forcedOut(p, prefix)
+	// An order that stands in an older copy of the ledger is in force again with it,
+	// and takes out what came back since: whoever recovers it answers for that.
+	h.forced = why.kind == byOrder && (j.forcedOut(p, prefix) || h.forgotten)
 	j.purposes(prefix)
 	if u := phaseOf(&j.view, w.unit(p, prefix)); u != nil && !h.forgotten {
 		j.holds(iCounted, u.Phase != steadycast.In, "%s left on purpose and the ledger counts it in", u.Unit)

@@ -63,6 +63,7 @@ const (
 	byReturn             // with a permit
 	byReplay             // the session came back
 	byLoss               // power, process or session lost
+	byUpgrade            // people restarted the speaker
 	byMutation           // a rejected rule acted
 )
 
@@ -84,8 +85,12 @@ func (p *place) startAgent(off time.Duration) {
 		if w.is(startUnfenced) {
 			fence = steadycast.Fence{}
 		}
+		inc := a.inc
+		if w.is(sameIncarnation) {
+			inc = 1
+		}
 		a.site = decide.NewSite(decide.SiteOptions{
-			Name: p.name, Node: p.name + "-1", Incarnation: a.inc, Table: w.bendTable(w.table), Off: off,
+			Name: p.name, Node: p.name + "-1", Incarnation: inc, Table: w.bendTable(w.table), Off: off,
 			Fence: fence, Jitter: w.between(0, 2*time.Second), DeafFor: w.bendDeaf(),
 		})
 		if w.is(voidOnRestart) && a.inc > 1 {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/steadycast/steadycast/decide"
@@ -288,6 +289,12 @@ func (w *world) losePower(f *fault) {
 		return
 	}
 	p.crash()
+	starts := p.speaker.started
+	w.in(10*time.Second, func() {
+		if !p.up && p.speaker.started == starts {
+			w.judge.holds(iLeave, !slices.Contains(p.speaker.out, true), "%s lost power 10 s ago and is still announced", p.name)
+		}
+	})
 	for _, v := range w.voters {
 		if v.place == p.i && v.up {
 			v.crash()

@@ -26,6 +26,7 @@ type grant struct {
 type history struct {
 	onPurpose bool          // out, and not against its will
 	forced    bool          // by an order with force
+	forcing   bool          // such an order put it out, and may be over when its site hears of it
 	lost      bool          // against its will, since lostAt
 	lostAt    time.Duration // when it was announced last before that
 	offAt     time.Duration

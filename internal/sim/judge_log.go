@@ -111,7 +111,12 @@ func (j *judge) persons(e decide.Entry, r decide.Reply) {
 		if e.Order.Kind == steadycast.OrderAnnounce {
 			j.each(decide.Scope{Site: e.Order.Site}, func(h *history) { h.locked, h.cycles, h.returned, h.left = false, nil, 0, false })
 		}
-		if !e.Order.Force && e.Order.Kind != steadycast.OrderAnnounce {
+		for i := range j.w.prefixes {
+			if p := j.w.placeOf(e.Order.Site); forced(*e.Order) && e.Order.Covers(j.w.prefixes[i]) {
+				j.unit(p, i).forcing = true
+			}
+		}
+		if !forced(*e.Order) && e.Order.Kind != steadycast.OrderAnnounce {
 			j.orderly(r)
 		}
 	case decide.KindOrderClear:
@@ -122,6 +127,9 @@ func (j *judge) persons(e decide.Entry, r decide.Reply) {
 		j.thawed = j.w.now
 	}
 }
+
+// forced: the person who gave the order said so, whatever it says by now.
+func forced(o steadycast.Order) bool { return o.Reason == withForce }
 
 func (j *judge) each(s decide.Scope, do func(*history)) {
 	for _, p := range j.w.places {
@@ -187,6 +195,7 @@ func (j *judge) moved(before decide.View) {
 		if old == nil || old.Phase == u.Phase {
 			continue
 		}
+		h.forcing = h.forcing && u.Phase == steadycast.Out
 		switch u.Phase {
 		case steadycast.In:
 			h.pardoned = u.Order != steadycast.OrderNone

@@ -48,14 +48,14 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 		j.holds(iAttributes, false, "%s: %s vanishes from the wire for a change of attributes", p.name, w.prefixes[prefix])
 	}
 	h.onPurpose, h.lost = true, false
-	if why.kind == byPermit {
+	if why.kind == byPermit || why.kind == byUpgrade {
 		j.floors(p, prefix, why.id)
 	} else {
 		j.happen("withdrawn by a person's order")
 	}
 	// An order that stands in an older copy of the ledger is in force again with it,
 	// and takes out what came back since: whoever recovers it answers for that.
-	h.forced = why.kind == byOrder && (j.forcedOut(p, prefix) || h.forgotten)
+	h.forced = why.kind == byOrder && (j.forcedOut(p, prefix) || h.forgotten) || why.kind == byPhase && h.forcing
 	j.purposes(prefix)
 	if u := phaseOf(&j.view, w.unit(p, prefix)); u != nil && !h.forgotten {
 		j.holds(iCounted, u.Phase != steadycast.In, "%s left on purpose and the ledger counts it in", u.Unit)
@@ -120,7 +120,7 @@ func (j *judge) purposes(prefix int) {
 // forcedOut: a person took it out with force.
 func (j *judge) forcedOut(p *place, prefix int) bool {
 	for _, o := range j.view.Orders {
-		if o.Order.Site == p.name && o.Order.Covers(j.w.prefixes[prefix]) && o.Order.Force {
+		if o.Order.Site == p.name && o.Order.Covers(j.w.prefixes[prefix]) && forced(o.Order) {
 			return true
 		}
 	}

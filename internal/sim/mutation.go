@@ -13,6 +13,8 @@ import (
 // break with it would not have found the fault in it.
 type mutation struct {
 	name, rule string
+	// breaks are the invariants that catch it, by name; which of them first is luck.
+	breaks string
 	// policy leaves one guard tight, so that no other hides the fault; empty for
 	// each seed's own.
 	policy string
@@ -60,49 +62,59 @@ const (
 	noBreaker              = "no-breaker"
 	snapshotForgets        = "snapshot-forgets"
 	backupSameEpoch        = "backup-same-epoch"
-	backupThawed           = "backup-thawed"
+	sameIncarnation        = "same-incarnation"
+	unsigned               = "unsigned"
+	ownCheckDecides        = "own-check-decides"
+	ordersUnguarded        = "orders-unguarded"
+	upgradeUnasked         = "upgrade-unasked"
+	gracefulRestart        = "graceful-restart"
 )
 
 var mutations = []mutation{
-	{clockWall, "ledger time is the leader's wall clock, which is skewed and stepped", "fleet-budget", nil},
-	{clockDelta, "each entry adds the time since its proposer applied one: two on their way count the same time twice", "fleet-budget", []string{"service", "together", "flap", "voter", "slow"}},
-	{clockFastest, "each replica follows the fastest estimate of ledger time it has seen: catching up makes two grants look further apart than they were", "fleet-budget", nil},
-	{noTTL, "the right to act on a permit does not expire", "none", []string{"service", "slow", "one-way", "voter", "stall"}},
-	{permitLease, "a permit is a lease: its accounting ends by time, and every site without one counts as announcing", "floor", nil},
-	{permitReclaim, "a permit's accounting ends by time; counting still needs evidence", "floor", nil},
-	{beatsOnly, "who announces is what beats say, and not the ledger's phase", "floor", nil},
-	{phaseOnly, "who announces is what the ledger's phase says, without fresh evidence", "floor", []string{"service", "together", "flap", "power"}},
-	{staleBeats, "a beat counts until the next one comes, however old", "floor", []string{"service", "together", "flap", "power"}},
-	{countReturning, "a site that may return counts as announcing", "floor", nil},
-	{voidSilent, "a permit is given back by a site that does not announce", "floor", nil},
-	{voidOnRestart, "an agent that starts gives back whatever permits there are", "none", nil},
-	{returnOnce, "a return cannot be asked for again while one is under way", "none", nil},
-	{answerFromRead, "the leader answers from what it reads, before the entry is committed", "none", nil},
-	{isolatedWithdraw, "a site that cannot reach the ledger decides by itself", "none", []string{"service", "partition", "one-way"}},
-	{oneVoice, "one voice that says down is a quorum", "none", nil},
-	{twoVoices, "two voices that say down are a quorum", "none", nil},
-	{absenceIsFailure, "a vantage that is not heard says down", "none", nil},
-	{groupVotes, "every vantage has a voice, also those of one independence group", "groups", nil},
-	{noControls, "a prober whose controls fail still votes", "none", nil},
-	{ageByReceipt, "an observation's age counts from when it was received", "none", []string{"service", "flap", "slow"}},
-	{noEvidence, "the ledger believes that a site which asks to leave has evidence", "none", nil},
-	{restartWithdraws, "the speaker lives and dies with the agent", "none", nil},
-	{resumeAtOnce, "after a restart one passing round is enough to announce", "none", nil},
-	{resumeOut, "after a restart a site announces, whatever its phase", "none", nil},
-	{attributesByWithdrawal, "other attributes are announced by a withdrawal and an announcement", "floor", nil},
-	{oldViews, "an agent believes whatever view of the ledger came last", "none", nil},
-	{startUnfenced, "an agent that starts believes a voter that lags behind what its speaker has carried out", "none", []string{"flap", "service", "agent", "behind"}},
-	{refuseFlat, "a withdrawal that floor or budget refuses is refused, and the dead site stays as attractive as it was", "fleet-budget", nil},
-	{noFloor, "there is no floor", "floor", nil},
-	{noHealthyFloor, "there is no healthy floor", "healthy-floor", nil},
-	{noFleetBudget, "there is no fleet budget", "fleet-budget", nil},
-	{noSiteBudget, "there is no site budget", "site-budget", nil},
-	{noLock, "there is no lock", "lock", nil},
-	{noCooldown, "there is no cooldown", "cooldown", nil},
-	{noBreaker, "there is no breaker", "breaker", nil},
-	{snapshotForgets, "a snapshot holds the phases, and not what was spent and answered", "fleet-budget", nil},
-	{backupSameEpoch, "a ledger recovered from an older copy goes on counting where that stood", "none", []string{"backup", "flap", "service", "together"}},
-	{backupThawed, "a ledger recovered from an older copy decides at once, before a person looked", "floor", []string{"backup", "flap", "service", "together"}},
+	{clockWall, "ledger time is the leader's wall clock, which is skewed and stepped", "I7 I2", "fleet-budget", nil},
+	{clockDelta, "each entry adds the time since its proposer applied one: two on their way count the same time twice", "I7 I2", "fleet-budget", []string{"service", "together", "flap", "voter", "slow"}},
+	{clockFastest, "each replica follows the fastest estimate of ledger time it has seen: catching up makes two grants look further apart than they were", "I7 I2", "fleet-budget", nil},
+	{noTTL, "the right to act on a permit does not expire", "I3", "none", []string{"service", "slow", "one-way", "voter", "stall"}},
+	{permitLease, "a permit is a lease: its accounting ends by time, and every site without one counts as announcing", "I10 I1", "floor", nil},
+	{permitReclaim, "a permit's accounting ends by time; counting still needs evidence", "I10 I1", "floor", nil},
+	{beatsOnly, "who announces is what beats say, and not the ledger's phase", "I10 I1", "floor", nil},
+	{phaseOnly, "who announces is what the ledger's phase says, without fresh evidence", "I1", "floor", []string{"service", "together", "flap", "power"}},
+	{staleBeats, "a beat counts until the next one comes, however old", "I1", "floor", []string{"service", "together", "flap", "power"}},
+	{countReturning, "a site that may return counts as announcing", "I10 I1", "floor", nil},
+	{voidSilent, "a permit is given back by a site that does not announce", "I10 I1", "floor", nil},
+	{voidOnRestart, "an agent that starts gives back whatever permits there are", "I10 I1 I8", "none", nil},
+	{returnOnce, "a return cannot be asked for again while one is under way", "I8", "none", nil},
+	{answerFromRead, "the leader answers from what it reads, before the entry is committed", "I3 I10", "none", nil},
+	{isolatedWithdraw, "a site that cannot reach the ledger decides by itself", "I6 I16", "none", []string{"service", "partition", "one-way"}},
+	{oneVoice, "one voice that says down is a quorum", "I5 I13", "none", nil},
+	{twoVoices, "two voices that say down are a quorum", "I5 I13", "none", nil},
+	{absenceIsFailure, "a vantage that is not heard says down", "I5 I13", "none", nil},
+	{groupVotes, "every vantage has a voice, also those of one independence group", "I5", "groups", nil},
+	{noControls, "a prober whose controls fail still votes", "I5", "none", nil},
+	{ageByReceipt, "an observation's age counts from when it was received", "I5 I13", "none", []string{"service", "flap", "slow"}},
+	{noEvidence, "the ledger believes that a site which asks to leave has evidence", "I5 I13", "none", nil},
+	{restartWithdraws, "the speaker lives and dies with the agent", "I16", "none", nil},
+	{resumeAtOnce, "after a restart one passing round is enough to announce", "I20", "none", nil},
+	{resumeOut, "after a restart a site announces, whatever its phase", "I20 I10", "none", nil},
+	{attributesByWithdrawal, "other attributes are announced by a withdrawal and an announcement", "I21", "floor", nil},
+	{oldViews, "an agent believes whatever view of the ledger came last", "I12 I8 I20 I10 I11", "none", nil},
+	{startUnfenced, "an agent that starts believes a voter that lags behind what its speaker has carried out", "I8 I20 I10", "none", []string{"flap", "service", "agent", "behind"}},
+	{refuseFlat, "a withdrawal that floor or budget refuses is refused, and the dead site stays as attractive as it was", "I9", "fleet-budget", nil},
+	{noFloor, "there is no floor", "I1", "floor", nil},
+	{noHealthyFloor, "there is no healthy floor", "I1h", "healthy-floor", nil},
+	{noFleetBudget, "there is no fleet budget", "I2", "fleet-budget", nil},
+	{noSiteBudget, "there is no site budget", "I2s", "site-budget", nil},
+	{noLock, "there is no lock", "I14", "lock", nil},
+	{noCooldown, "there is no cooldown", "cooldown", "cooldown", nil},
+	{noBreaker, "there is no breaker", "breaker", "breaker", nil},
+	{snapshotForgets, "a snapshot holds the phases, and not what was spent and answered", "I4", "fleet-budget", nil},
+	{backupSameEpoch, "a ledger recovered from an older copy goes on counting where that stood", "I11", "none", []string{"backup", "flap", "service", "together"}},
+	{sameIncarnation, "an agent that starts counts its requests from one again", "I8 I3 I11", "none", []string{"agent", "flap", "service"}},
+	{unsigned, "observations are not bound to who makes them: a liar speaks for others too", "I5", "none", []string{"lie", "service"}},
+	{ownCheckDecides, "a site leaves when its own check fails, whatever the others see", "I5", "none", []string{"self", "service"}},
+	{ordersUnguarded, "a person's order meets no guard", "I1", "floor", []string{"order", "service", "together", "flap"}},
+	{upgradeUnasked, "a planned restart of a speaker needs no leave", "I10 I1", "floor", []string{"upgrade", "together", "service"}},
+	{gracefulRestart, "routers keep the routes of a speaker that died (BGP graceful restart)", "I9", "none", []string{"power"}},
 }
 
 func findMutation(name string) (mutation, bool) {
@@ -213,11 +225,6 @@ func (w *world) bendRecovery(f *decide.Fleet) {
 	}
 	_, err := f.Apply(e)
 	must(err)
-	if w.is(backupThawed) {
-		e.Kind, e.Scope = decide.KindThaw, &decide.Scope{}
-		_, err = f.Apply(e)
-		must(err)
-	}
 }
 
 // afterApply does, in every replica, what a rejected rule would have done as well.

@@ -14,6 +14,11 @@ import (
 func (a *agent) outvote(service int, o *steadycast.Observation) {
 	enough := 0
 	switch a.w.mut {
+	case ownCheckDecides:
+		if own := a.seen[a.p.i*len(a.w.table.Services)+service]; own.heard && own.down {
+			o.Result = steadycast.Result{Outcome: steadycast.Down, Class: steadycast.Soft, Reason: "outvoted"}
+		}
+		return
 	case oneVoice:
 		enough = 1
 	case twoVoices:
@@ -35,6 +40,20 @@ func (a *agent) outvote(service int, o *steadycast.Observation) {
 
 func (a *agent) window() time.Duration {
 	return 3*a.w.table.Services[0].Health.Interval + time.Second
+}
+
+// forged: a liar says the same in the name of everybody.
+func (a *agent) forged(from *place, service int, o steadycast.Observation, age decide.Now) {
+	if !a.w.is(unsigned) || from.lies != saysBad {
+		return
+	}
+	for _, x := range a.p.peers {
+		if x.place != from {
+			o.Vantage = x.place.name
+			o.Seq++ // and a little later than that one itself
+			a.take(x.place, service, o, age)
+		}
+	}
 }
 
 // missing makes vantages that are not heard say down.

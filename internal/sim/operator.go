@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -59,12 +60,49 @@ func (w *world) giveOrder(f *fault) {
 		w.scoped(decide.KindOrderClear, site)
 		return
 	}
+	w.order(o)
+}
+
+// withForce is what a person says beside an order that he forces.
+const withForce = "an exercise, with force"
+
+func (w *world) order(o steadycast.Order) {
+	if o.Force {
+		o.Reason = withForce
+	}
+	o.Force = o.Force || w.is(ordersUnguarded)
 	w.wish(func(p *ledger.Proposer, now time.Duration) decide.Entry {
 		e := p.Entry(now, decide.KindOrder)
 		e.Order, e.Actor, e.Reason = &o, o.Actor, o.Reason
 		e.Decide = &decide.Decide{Seen: p.Seen(now)}
 		return e
 	})
+}
+
+// upgrade drains some sites, one after the other, and starts the speaker of those
+// that the ledger let go.
+func (w *world) upgrade(f *fault) {
+	for k := range 4 {
+		p := w.places[(f.a+k)%len(w.places)]
+		if p.witness {
+			continue
+		}
+		w.in(time.Duration(k)*time.Second, func() {
+			if !w.is(upgradeUnasked) {
+				w.order(steadycast.Order{Kind: steadycast.OrderDrain, Site: p.name, Actor: "ada", Reason: "an upgrade", For: 20 * time.Second})
+			}
+			w.in(8*time.Second, func() {
+				if w.is(upgradeUnasked) && p.up && p.speaker.up {
+					p.speaker.set = steadycast.RouteSet{}
+					p.wire(cause{prefix: -1, kind: byUpgrade})
+				}
+				if p.up && p.speaker.up && !slices.Contains(p.speaker.out, true) {
+					w.judge.happen("speaker upgraded")
+					w.restartSpeaker(&fault{a: p.i, last: 2 * time.Second})
+				}
+			})
+		})
+	}
 }
 
 // reviseTable changes the MED of every prefix to the number of the revision.

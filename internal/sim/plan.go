@@ -46,6 +46,7 @@ var faultKinds = []faultKind{
 	{"agent", "an agent dies and starts again", 4, (*world).restartAgent},
 	{"power", "a host loses power, with agent, speaker and perhaps voter", 3, (*world).losePower},
 	{"speaker", "a speaker is started anew", 1, (*world).restartSpeaker},
+	{"upgrade", "people start some speakers anew, each after it was drained", 1, (*world).upgrade},
 	{"session", "a BGP session is lost", 2, (*world).loseSession},
 	{"rogue", "an agent asks to leave without any evidence", 1, (*world).goRogue},
 	{"nonsense", "an entry without meaning reaches the log", 2, (*world).proposeNonsense},

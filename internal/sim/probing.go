@@ -17,6 +17,8 @@ type packet struct {
 	echo  nonce
 	seq   uint64
 	saw   []steadycast.Result // by service; empty when nothing was observed
+	// unfit: the prober's controls fail, and it says so.
+	unfit bool
 }
 
 // seen is what one vantage said last of one service, before any counting.
@@ -67,7 +69,8 @@ func (a *agent) lookHere() {
 func (a *agent) lookThere(x peer) {
 	w, q := a.w, x.place
 	m := packet{from: a.p, nonce: nonce{a.inc, len(a.issued) - 1}, echo: a.echo[q.i], seq: a.looks}
-	if x.watched && w.now >= w.blackout && (a.p.broken == 0 || w.is(noControls)) {
+	m.unfit = a.p.broken > 0 && !w.is(noControls)
+	if x.watched && w.now >= w.blackout {
 		for s := range w.table.Services {
 			res := a.p.sees(q, s)
 			switch {
@@ -102,9 +105,14 @@ func (a *agent) hear(m packet) {
 		from = a.now()
 	}
 	for s, res := range m.saw {
-		a.take(m.from, s, steadycast.Observation{
+		o := steadycast.Observation{
 			Vantage: m.from.name, Subject: a.p.name, Service: a.w.table.Services[s].Name, Result: res, Seq: m.seq,
-		}, from)
+		}
+		if m.unfit {
+			o.Ineligible = "its controls fail"
+		}
+		a.take(m.from, s, o, from)
+		a.forged(m.from, s, o, from)
 	}
 }
 

@@ -125,6 +125,9 @@ func TestMutations(t *testing.T) {
 					t.Fatal(err)
 				}
 				if v := out.Violation; v != nil {
+					if !slices.Contains(strings.Fields(m.breaks), v.Invariant) {
+						t.Errorf("caught by %s, and should be by %s", v.Invariant, m.breaks)
+					}
 					t.Logf("schedule %d, policy %s: %s: %s", seed, out.Policy, v.Invariant, v.Text)
 					return
 				}

@@ -31,6 +31,10 @@ func (s *speaker) start(p *place) {
 // stop ends the process and with it the session and its routes.
 func (s *speaker) stop(p *place) {
 	s.up, s.set = false, steadycast.RouteSet{}
+	if p.w.is(gracefulRestart) && !p.up {
+		p.w.in(2*time.Minute, func() { p.wire(involuntary) })
+		return
+	}
 	p.wire(involuntary)
 }
 

@@ -56,8 +56,9 @@ fuzz: ## every fuzz target for FUZZTIME (10s) each
 lab: ## scenarios on real routers in network namespaces (root); T=single-frr S=scenario choose
 	LAB_T='$(T)' LAB_S='$(S)' $(GO) test -count=1 -v -timeout 20m ./lab/...
 
-sim: ## 10,000 schedules of the simulator (SEEDS, FIRST and ARGS choose others); about half an hour
+sim: ## 10,000 schedules of the simulator (SEEDS, FIRST and ARGS choose others), then every rejected rule; about an hour
 	$(GO) run ./cmd/steadycast simulate --seeds $(SEEDS) --first-seed $(FIRST) --hours 0.25 $(ARGS)
+	$(GO) run ./cmd/steadycast simulate --mutate all --hours 0.125
 
 spin: ## every order of events in the model of the permit protocol (lab/spin), the larger instances too; some minutes, 3 GB
 	$(GO) test -count=1 -v -timeout 90m ./lab/spin -full

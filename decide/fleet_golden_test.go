@@ -134,12 +134,19 @@ func FuzzApply(f *testing.F) {
 			if err != nil {
 				t.Fatal("what was decoded is not understood: ", err)
 			}
+			other := NewFleet() // which came here by a snapshot, and goes on from it
+			if err := other.Restore(m.Snapshot()); err != nil {
+				t.Fatalf("before %s: %v", e.Kind, err)
+			}
 			r, err := m.Apply(e)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if text(r) != text(tried) {
 				t.Fatalf("tried %s\nthen %s", text(tried), text(r))
+			}
+			if again, err := other.Apply(e); err != nil || text(again) != text(r) || !bytes.Equal(other.Snapshot(), m.Snapshot()) {
+				t.Fatalf("%s: a machine from a snapshot goes another way (%v):\n%s\nnot\n%s", e.Kind, err, text(again), text(r))
 			}
 			m.View()
 			twin := NewFleet()

@@ -159,10 +159,14 @@ func (w *fleetWorld) permuted(t *rapid.T, e Entry, want Reply) {
 		return
 	}
 	d := *e.Decide
-	d.Requests, d.Seen = slices.Clone(d.Requests), slices.Clone(d.Seen)
+	d.Requests, d.Seen, d.Loads = slices.Clone(d.Requests), slices.Clone(d.Seen), slices.Clone(d.Loads)
+	d.Ineligible, d.Passing = slices.Clone(d.Ineligible), slices.Clone(d.Passing)
 	rng := rand.New(rand.NewPCG(1, w.f.Fence().Index))
 	rng.Shuffle(len(d.Requests), func(i, j int) { d.Requests[i], d.Requests[j] = d.Requests[j], d.Requests[i] })
 	rng.Shuffle(len(d.Seen), func(i, j int) { d.Seen[i], d.Seen[j] = d.Seen[j], d.Seen[i] })
+	rng.Shuffle(len(d.Loads), func(i, j int) { d.Loads[i], d.Loads[j] = d.Loads[j], d.Loads[i] })
+	rng.Shuffle(len(d.Ineligible), func(i, j int) { d.Ineligible[i], d.Ineligible[j] = d.Ineligible[j], d.Ineligible[i] })
+	rng.Shuffle(len(d.Passing), func(i, j int) { d.Passing[i], d.Passing[j] = d.Passing[j], d.Passing[i] })
 	e.Decide = &d
 	twin := NewFleet()
 	if err := twin.Restore(w.before); err != nil {

@@ -33,7 +33,9 @@ A broken invariant ends with exit code 1, and says the seed, the few faults
 without which it does not happen, and the command that shows it again.
 
 --mutate runs with a rule that was considered and rejected; then a broken
-invariant is what should be found. Policies leave one guard tight, so that no
+invariant is what should be found. With "all" each of them is run until it is
+found, through 200 schedules at most, and one that is not ends with exit code 1.
+Policies leave one guard tight, so that no
 other hides its faults: ` + strings.Join(sim.PolicyNames(), ", "),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
@@ -66,6 +68,12 @@ other hides its faults: ` + strings.Join(sim.PolicyNames(), ", "),
 					m.Trace = c.err
 				}
 			}
+			if m.Mutation == "all" {
+				if !cmd.Flags().Changed("seeds") {
+					m.Seeds = 200
+				}
+				return c.mutations(m)
+			}
 			rep, err := sim.RunMany(m)
 			if err != nil {
 				return usageError(err)
@@ -92,12 +100,43 @@ other hides its faults: ` + strings.Join(sim.PolicyNames(), ", "),
 	f.Float64Var(&hours, "hours", 0.5, "virtual hours of each")
 	f.StringSliceVar(&m.Faults, "faults", nil, "only these faults, separated by commas, or all; `list` names them")
 	f.StringVar(&m.Policy, "policy", "", "which guards are tight; default each seed's own")
-	f.StringVar(&m.Mutation, "mutate", "", "run with this rejected rule; `list` names them")
+	f.StringVar(&m.Mutation, "mutate", "", "run with this rejected rule, or with all in turn; `list` names them")
 	f.BoolVar(&m.Stop, "stop", false, "end at the first broken invariant")
 	f.Uint64Var(&seed, "seed", 0, "only the schedule of this seed")
 	f.StringVar(&only, "only", "", "only these faults of it, by number, or none")
 	f.BoolVar(&trace, "trace", false, "print what happens in it")
 	return cmd
+}
+
+// mutations runs with each rejected rule in turn.
+func (c *cli) mutations(m sim.Many) error {
+	missed := 0
+	rep, err := sim.RunMutations(m, func(x sim.Caught) {
+		found := x.Invariant
+		if found == "" {
+			found = "MISSED"
+			missed++
+		}
+		if !c.json() {
+			fmt.Fprintf(c.out, "%-26s %-9s after %3d  %s\n", x.Mutation, found, x.Schedules, x.Rule)
+		}
+	})
+	if err != nil {
+		return usageError(err)
+	}
+	if c.json() {
+		b, err := json.Marshal(rep)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(c.out, string(b))
+	} else {
+		fmt.Fprintf(c.out, "%d of %d rules caught in %d schedules\n", len(rep.Mutations)-missed, len(rep.Mutations), rep.Schedules)
+	}
+	if missed > 0 {
+		return &exitError{code: exitFailed}
+	}
+	return nil
 }
 
 // listNamed prints names with what they stand for.

@@ -14,7 +14,8 @@
 //	invariant.go what must never break
 //	judge.go     checks it after everything that could break it: here what sites decide,
 //	             judge_wire.go what is on the wire, judge_log.go what is in the log
-//	mutation.go  the rules that were considered and rejected, each of which must break one
+//	mutation.go  the rules that were considered and rejected, each with the invariant
+//	             that it must break
 //	many.go      many schedules, and the few faults that a violation needs
 //
 // One schedule is one goroutine and no locks. Nothing in it is random but the
@@ -24,7 +25,8 @@
 // other as long as it still breaks, and what is printed is the seed and the few
 // that matter.
 //
-// What it does not show: loads and capacity (the proposer states none), DNS
-// answers, several nodes of one site, what hashicorp/raft does otherwise than
-// raft as such, and anything below the machines (probes, sockets, BGP, disks).
+// What it does not show: loads and capacity (I15: the proposer states none), DNS
+// answers (I19), several nodes of one site, signatures of people and of evidence,
+// decisions that wait for a person, what hashicorp/raft does otherwise than raft as
+// such, and anything below the machines (probes, sockets, BGP, disks).
 package sim

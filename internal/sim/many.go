@@ -23,6 +23,8 @@ type Report struct {
 	Violated *Violation `json:"violated,omitempty"`
 	// Seeds are all that violated, at most a hundred.
 	Seeds []uint64 `json:"seeds,omitempty"`
+	// Mutations are those that were run one after the other.
+	Mutations []Caught `json:"mutations,omitempty"`
 }
 
 // Many says which schedules to run.
@@ -31,7 +33,8 @@ type Many struct {
 	First uint64
 	Seeds int
 	// Stop ends at the first violation.
-	Stop bool
+	Stop  bool
+	whole bool // leave the faults of a violation as they are
 	// Each is told every outcome, in order of seed; nil for nobody.
 	Each func(Outcome)
 }
@@ -77,10 +80,65 @@ func RunMany(m Many) (Report, error) {
 			break
 		}
 	}
-	if v := rep.Violated; v != nil {
+	if v := rep.Violated; v != nil && !m.whole {
 		shrink(v, o)
 	}
 	return rep, nil
+}
+
+// Caught is what came of one mutation.
+type Caught struct {
+	Mutation string `json:"mutation"`
+	Rule     string `json:"rule"`
+	// Schedules that it took, and what the last of them broke; empty when none did.
+	Schedules int    `json:"schedules"`
+	Invariant string `json:"invariant,omitempty"`
+	Text      string `json:"text,omitempty"`
+}
+
+// RunMutations runs with each rejected rule in turn until it breaks an invariant,
+// through as many schedules as m says, and tells each one that is done. The report
+// adds up all of them; its violations are the rules that were caught.
+func RunMutations(m Many, each func(Caught)) (Report, error) {
+	var sum Report
+	m.Stop, m.whole = true, true
+	for _, x := range mutations {
+		m.Options.Mutation = x.name
+		rep, err := RunMany(m)
+		if err != nil {
+			return sum, err
+		}
+		c := Caught{Mutation: x.name, Rule: x.rule, Schedules: rep.Schedules}
+		if v := rep.Violated; v != nil {
+			c.Invariant, c.Text = v.Invariant, v.Text
+		}
+		sum.merge(rep)
+		sum.Mutations = append(sum.Mutations, c)
+		if each != nil {
+			each(c)
+		}
+	}
+	return sum, nil
+}
+
+// merge adds up two reports.
+func (r *Report) merge(x Report) {
+	if r.Invariants == nil {
+		r.Invariants, r.Happened, r.Sites = map[string]Tally{}, map[string]uint64{}, x.Sites
+	}
+	r.Schedules += x.Schedules
+	r.Violations += x.Violations
+	r.Events += x.Events
+	r.VirtualHours += x.VirtualHours
+	for k, t := range x.Invariants {
+		sum := r.Invariants[k]
+		sum.Checked += t.Checked
+		sum.Violated += t.Violated
+		r.Invariants[k] = sum
+	}
+	for k, n := range x.Happened {
+		r.Happened[k] += n
+	}
 }
 
 func (r *Report) add(out Outcome, o Options) {

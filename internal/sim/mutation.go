@@ -70,6 +70,17 @@ const (
 	gracefulRestart        = "graceful-restart"
 )
 
+// mutations are in the order of what they are about: ledger time, what a permit
+// is and who counts, an isolated site, who has a voice, restarts, the ledger's
+// readers, the guards, the log and its copies, people.
+//
+// Rejected, and not here, because nothing that could break is in the simulator:
+// that fewer than 60 % of the voices may judge (the machine holds, and whoever
+// hears so few hears no ledger either; the count is held against a naive one in
+// decide), a negative control (a prober that passes everything can only keep a
+// quorum from forming), a local failure that is certain where only a dependency
+// failed (probes are not simulated), evidence that the leader does not open or
+// hold against what it hears (internal/ledger and decide test that cross-check).
 var mutations = []mutation{
 	{clockWall, "ledger time is the leader's wall clock, which is skewed and stepped", "I7 I2", "fleet-budget", nil},
 	{clockDelta, "each entry adds the time since its proposer applied one: two on their way count the same time twice", "I7 I2", "fleet-budget", []string{"service", "together", "flap", "voter", "slow"}},

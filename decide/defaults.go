@@ -60,7 +60,8 @@ func (h Health) withDefaults() Health {
 	setDefault(&h.FallCertain, min(2, h.Fall))
 	setDefault(&h.Rise, 20)
 	setDefault(&h.HoldUp, 5*time.Minute)
-	downFor := time.Second
+	// Hurried rounds are many in a moment; who asks for short rounds asks for that.
+	downFor := max(0, min(time.Second, time.Duration(h.Fall-1)*h.Interval))
 	if h.DownFor != nil {
 		downFor = *h.DownFor
 	}

@@ -61,6 +61,30 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// TestDownForDefault: a second, or from the first to the last of fall rounds at
+// the ordinary pace where that is less.
+func TestDownForDefault(t *testing.T) {
+	for _, x := range []struct {
+		interval time.Duration
+		fall     int
+		want     time.Duration
+	}{
+		{0, 0, time.Second},
+		{time.Second, 2, time.Second},
+		{time.Second, 1, 0},
+		{10 * time.Second, 3, time.Second},
+		{200 * time.Millisecond, 2, 200 * time.Millisecond},
+		{200 * time.Millisecond, 4, 600 * time.Millisecond},
+		{200 * time.Millisecond, 6, time.Second},
+	} {
+		table := goodTable()
+		table.Services[0].Health = Health{Interval: x.interval, Fall: x.fall}
+		if got := *table.WithDefaults().Services[0].Health.DownFor; got != x.want {
+			t.Errorf("interval %s, fall %d: down_for %s; want %s", x.interval, x.fall, got, x.want)
+		}
+	}
+}
+
 // TestDefaultsCopy: the copy shares nothing that could be written through.
 func TestDefaultsCopy(t *testing.T) {
 	in, want := goodTable(), goodTable()

@@ -100,7 +100,9 @@ type Health struct {
 	Rise int `yaml:"rise" json:"rise"`
 	// HoldUp is the least time since the last bad round before Healthy; default 5m.
 	HoldUp time.Duration `yaml:"hold_up" json:"hold_up_ns"`
-	// DownFor is the least time of failing before Unhealthy; default 1s. nil means the default.
+	// DownFor is the least time of failing before Unhealthy; default 1s, or
+	// from the first of Fall rounds to the last, Interval apart, if that is less. nil
+	// means the default.
 	DownFor *time.Duration `yaml:"down_for" json:"down_for_ns"`
 	// ResumeRounds that must pass after a restart before a unit whose phase is In announces again; default 3.
 	ResumeRounds int `yaml:"resume_rounds" json:"resume_rounds"`

@@ -108,7 +108,8 @@ const (
 )
 
 // Signed reports whether this operator signed message in a context. It says
-// nothing of whether the role suffices.
+// nothing of whether the role suffices. To verify takes no randomness and no
+// clock, so every replica comes to the same.
 func (o Operator) Signed(context string, message, signature []byte) bool {
 	return o.Name != "" && ed25519.VerifyWithOptions(o.Key[:], message, signature, &ed25519.Options{Context: context}) == nil
 }

@@ -406,6 +406,23 @@ func TestFleet(t *testing.T) {
 		t.Errorf("%d UPDATEs because an agent was restarted", got-before)
 	}
 
+	// Any node takes an order for any site, by an operator's signature and not
+	// without; and says when it is proven there.
+	order := func(at *edgeNode, args ...string) (string, error) {
+		return f.command(append(args, "--socket", filepath.Join(at.dir, "agent.sock"), "--reason", "new disks", "--yes")...)
+	}
+	if out, err := order(fra, "withdraw", "ams", "--key", filepath.Join(f.dir, "nobody.key")); err == nil || !strings.Contains(out, "takes what an operator signs") {
+		t.Errorf("unsigned: %v\n%s", err, out)
+	}
+	if out, err := order(fra, "withdraw", "ams", "--key", filepath.Join(f.dir, "maria.key"), "--wait=60s"); err != nil || !strings.Contains(out, "proven after") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	f.out("ams")
+	if out, err := order(lon, "undrain", "ams", "--key", filepath.Join(f.dir, "maria.key"), "--wait=60s"); err != nil || !strings.Contains(out, "proven after") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	f.allIn()
+
 	// Most voters are gone: nothing moves, whatever is seen, and that is said.
 	count := func() (n uint64) {
 		for _, x := range f.nodes {

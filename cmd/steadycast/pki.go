@@ -237,7 +237,7 @@ func newPKIOperator(c *cli) *cobra.Command {
 	var out, word string
 	cmd := &cobra.Command{
 		Use: "operator NAME --role ROLE", Short: "Make a key that an operator signs orders with", Args: cobra.ExactArgs(1),
-		Long: "Make an Ed25519 key. Its private half is written to a file that only you may\nread; its public half is printed, to be trusted by the ledger: the first with\n`steadycast ledger init`, later ones by an admin's order.",
+		Long: "Make an Ed25519 key. Its private half is written to a file that only you may\nread; its public half is printed, to be trusted by the ledger: the first with\n`steadycast ledger init --operator`, later ones by an admin with\n`steadycast operator add`.",
 		RunE: func(_ *cobra.Command, args []string) error {
 			var role steadycast.Role
 			if err := role.UnmarshalText([]byte(word)); err != nil {

@@ -88,7 +88,7 @@ func (s *Server) getHistory(r *http.Request) (any, error) {
 		// What was about more than what is asked for was about it, too.
 		if (site == "" || p.Event.Site == "" || p.Event.Site == site) &&
 			(!prefix.IsValid() || !p.Event.Prefix.IsValid() || p.Event.Prefix == prefix) {
-			rows = append(rows, HistoryRow{snap.when(p.LT), p.Fence, p.Event})
+			rows = append(rows, HistoryRow{snap.ledgerTime(p.LT), p.Fence, p.Event})
 		}
 	}
 	return Page[HistoryRow]{snap.At, rows}, nil

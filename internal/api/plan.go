@@ -73,20 +73,14 @@ func (s *Snapshot) followsOrder(o *steadycast.Order) []string {
 		switch {
 		case o.Kind == steadycast.OrderAnnounce:
 			out = append(out, followsAnnounce(o, &r))
-		case r.State == NotHeard && s.far(&r) && r.Phase == steadycast.In && o.Kind == steadycast.OrderDrain:
-			out = append(out, fmt.Sprintf("%s marks %s with GSHUT, waits %s, then withdraws it; %s", o.Site, r.Unit.Prefix, Span(s.View.Table.DrainWait), s.others(rows, r.Unit.Prefix, o.Site)))
-		case r.State == NotHeard && s.far(&r) && r.Phase == steadycast.In:
-			out = append(out, fmt.Sprintf("%s withdraws %s; %s", o.Site, r.Unit.Prefix, s.others(rows, r.Unit.Prefix, o.Site)))
-		case r.State == NotHeard && s.far(&r):
-			out = append(out, fmt.Sprintf("%s does not announce %s now, and stays out", o.Site, r.Unit.Prefix))
 		case r.State == NotHeard:
 			out = append(out, fmt.Sprintf("%s is not heard: it stops announcing %s when it hears of the order", o.Site, r.Unit.Prefix))
 		case !r.State.Announces() && r.State != Announcing:
 			out = append(out, fmt.Sprintf("%s does not announce %s now, and stays out", o.Site, r.Unit.Prefix))
 		case o.Kind == steadycast.OrderDrain:
-			out = append(out, fmt.Sprintf("%s marks %s with GSHUT, waits %s, then withdraws it; %s", o.Site, r.Unit.Prefix, Span(s.View.Table.DrainWait), s.others(rows, r.Unit.Prefix, o.Site)))
+			out = append(out, fmt.Sprintf("%s marks %s with GSHUT, waits %s, then withdraws it; %s", o.Site, r.Unit.Prefix, Span(s.View.Table.DrainWait), others(rows, r.Unit.Prefix, o.Site)))
 		default:
-			out = append(out, fmt.Sprintf("%s withdraws %s; %s", o.Site, r.Unit.Prefix, s.others(rows, r.Unit.Prefix, o.Site)))
+			out = append(out, fmt.Sprintf("%s withdraws %s; %s", o.Site, r.Unit.Prefix, others(rows, r.Unit.Prefix, o.Site)))
 		}
 	}
 	if o.Kind == steadycast.OrderAnnounce && !o.Force {
@@ -117,17 +111,11 @@ func followsAnnounce(o *steadycast.Order, r *Row) string {
 	return text
 }
 
-// far: the site is another node's, of which only the ledger's count is known here.
-func (s *Snapshot) far(r *Row) bool {
-	_, here := s.Site(r.Unit.Site)
-	return !here
-}
-
 // others says which sites still announce p without site.
-func (s *Snapshot) others(rows []Row, p netip.Prefix, site string) string {
+func others(rows []Row, p netip.Prefix, site string) string {
 	var names []string
 	for _, r := range rows {
-		if r.Unit.Prefix == p && r.Unit.Site != site && (r.State.Announces() || r.Phase == steadycast.In && s.far(&r)) {
+		if r.Unit.Prefix == p && r.Unit.Site != site && r.State.Announces() {
 			names = append(names, r.Unit.Site)
 		}
 	}

@@ -62,7 +62,7 @@ func (s *Server) getRevisions(r *http.Request) (any, error) {
 	rows := []RevisionRow{}
 	for _, x := range snap.View.Revisions {
 		rows = append([]RevisionRow{{
-			Revision: x.Revision, Active: x.Revision == snap.View.Table.Revision, Actor: x.Actor, Reason: x.Reason, At: snap.when(x.At), Fence: x.Fence,
+			Revision: x.Revision, Active: x.Revision == snap.View.Table.Revision, Actor: x.Actor, Reason: x.Reason, At: snap.ledgerTime(x.At), Fence: x.Fence,
 		}}, rows...)
 	}
 	if len(rows) == 0 { // a node's own ledger counts, and does not remember
@@ -78,12 +78,6 @@ func (s *Server) getRevisions(r *http.Request) (any, error) {
 		}
 	}
 	return out, nil
-}
-
-// when is the wall-clock time of a ledger time: right while the ledger runs, and
-// later than the truth by what it stood still since.
-func (s *Snapshot) when(t decide.Time) time.Time {
-	return s.At.Add(-time.Duration(s.View.LT-t) * time.Millisecond).Truncate(time.Second)
 }
 
 func (s *Server) getTable(r *http.Request) (any, error) {

@@ -463,12 +463,22 @@ func TestRateLimit(t *testing.T) {
 // FuzzPacket: whatever comes, the answer can be read, fits, belongs to the
 // question, and claims nothing that cannot be.
 func FuzzPacket(f *testing.F) {
-	for _, n := range []string{"www.example.com", "x.wild.example.com", "x.sub.example.com", "no.example.com", "example.org"} {
+	nets, err := readNetworks([]byte("203.0.0.0/8 fra\n203.0.113.0/24 ams\n2001:db8::/32 ams\n"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	zones := exampleZones()
+	zones[0].Names = []Steered{
+		{Name: "shop", Choice: Choice{Service: "web", Methods: []string{"topology", "hash"}, Members: sites("fra", "ams", "iad")}},
+		{Name: "*.app", Choice: Choice{Members: []Member{{Name: "cdn", CNAME: "cdn.example.net"}}}},
+	}
+	zones[0].Records = append(zones[0].Records, "*.store CNAME shop")
+	for _, n := range []string{"www.example.com", "x.wild.example.com", "x.sub.example.com", "no.example.com", "example.org", "shop.example.com", "x.store.example.com", "x.app.example.com"} {
 		f.Add(question(f, n, "A"), uint8(0))
 		f.Add(question(f, n, "ANY", withOption(&dns.EDNS0_NSID{Code: dns.EDNS0NSID}, &dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: "0102030405060708"},
 			&dns.EDNS0_SUBNET{Code: dns.EDNS0SUBNET, Family: 1, SourceNetmask: 24, Address: net.IP{203, 0, 113, 0}})), uint8(1))
 	}
-	table := mustPolicy(f, exampleZones()).Table(1, nil, FleetState{})
+	table := mustPolicy(f, zones).Table(1, &Maps{all: []*Map{nets}}, state("iad down, fra ramp 20"))
 	limited, free := newResponder(nil, newLimiter(1, 1, [2]uint64{1, 2})), newResponder(nil, nil)
 	var ms uint32
 	f.Fuzz(func(t *testing.T, p []byte, how uint8) {

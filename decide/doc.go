@@ -6,7 +6,7 @@
 // outputs on every machine, a recorded day can be replayed, and a thousand sites
 // can be simulated under a clock that does not exist.
 //
-// There are two machines, and one table of policy ([Table]) for both.
+// There are two machines and a small third, and one table of policy ([Table]).
 //
 // [Site] is one site's: volatile, one per node. Observations of the site's own
 // services go in; verdicts, requests and route sets come out.

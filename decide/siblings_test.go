@@ -285,7 +285,9 @@ func (f *family) command(t *testing.T, w []string, out *strings.Builder) {
 }
 
 // TestSiblingsNeverTooFew: whatever dies, heals, restarts and is lost, delayed up
-// to twenty seconds or cut off between the nodes, min_nodes go on announcing.
+// to twenty seconds or cut off between the nodes, min_nodes go on announcing. The
+// rules cover for each other: it breaks only when several are taken away, and each
+// alone is held by a script in testdata/siblings.
 func TestSiblingsNeverTooFew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e"}[:rapid.IntRange(2, 5).Draw(t, "nodes")]

@@ -324,28 +324,45 @@ func (f *edge) allIn() {
 	})
 }
 
-// TestFleet walks a fleet of nine processes through what happens to one, and
-// looks at the routers each time.
-func TestFleet(t *testing.T) {
-	t.Parallel()
-	f := newEdge(t)
+// begin starts everything, and begins the ledger: by maria, and by one more
+// operator if a file is named. Without a table nobody announces, and nobody asks why not.
+func (f *edge) begin(name, public string) {
+	f.Helper()
 	for _, n := range f.nodes {
 		for _, role := range []string{"speaker", "ledger", "agent"} {
 			n.start(role)
 		}
 	}
-	ams, fra, lon := f.node("ams"), f.node("fra"), f.node("lon")
-
-	// Without a table nobody announces, and nobody asks why not.
-	init := func() bool {
-		out, err := f.command("ledger", "init", filepath.Join(f.dir, "fleet.yaml"), "--operator", filepath.Join(f.dir, "maria.pub"),
-			"-c", filepath.Join(f.dir, "ams.yaml"), "--reason", "first start")
+	args := []string{"ledger", "init", filepath.Join(f.dir, "fleet.yaml"), "--operator", filepath.Join(f.dir, "maria.pub"),
+		"-c", filepath.Join(f.dir, "ams.yaml"), "--reason", "first start"}
+	if name != "" {
+		f.write(name, public)
+		args = append(args, "--operator", filepath.Join(f.dir, name))
+	}
+	f.until("the ledger begins", func() bool {
+		out, err := f.command(args...)
 		if err != nil {
-			t.Log(out)
+			f.Log(out)
 		}
 		return err == nil
+	})
+}
+
+// updates counts what all routers were told.
+func (f *edge) updates() (n uint64) {
+	for _, x := range f.nodes {
+		n += x.updates()
 	}
-	f.until("the ledger begins", init)
+	return n
+}
+
+// TestFleet walks a fleet of nine processes through what happens to one, and
+// looks at the routers each time.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	f := newEdge(t)
+	f.begin("", "")
+	ams, fra, lon := f.node("ams"), f.node("fra"), f.node("lon")
 	f.allIn()
 
 	// Another table: every node tries it, and all have it at once. It brings a
@@ -424,20 +441,14 @@ func TestFleet(t *testing.T) {
 	f.allIn()
 
 	// Most voters are gone: nothing moves, whatever is seen, and that is said.
-	count := func() (n uint64) {
-		for _, x := range f.nodes {
-			n += x.updates()
-		}
-		return n
-	}
 	ams.kill("ledger")
 	lon.kill("ledger")
 	frozen := fra.log.count("role=agent", "msg=freeze", "to=frozen")
-	moved := count()
+	moved := f.updates()
 	fra.serve(false)
 	f.until("fra says that it is frozen", func() bool { return fra.log.count("role=agent", "msg=freeze", "to=frozen") > frozen })
 	row, ok := fra.row()
-	if got := count(); got != moved || !fra.in() || !ok || row.State == api.Withdrawn {
+	if got := f.updates(); got != moved || !fra.in() || !ok || row.State == api.Withdrawn {
 		t.Errorf("%d UPDATEs without a ledger; fra is %+v", got-moved, row)
 	}
 	// A node that starts now goes on from what it remembers.
@@ -447,7 +458,7 @@ func TestFleet(t *testing.T) {
 		row, ok := lon.row()
 		return ok && row.State == api.Announced
 	})
-	if got := count(); got != moved {
+	if got := f.updates(); got != moved {
 		t.Errorf("%d UPDATEs because an agent started without a ledger", got-moved)
 	}
 	// And when they are back, what must go goes.

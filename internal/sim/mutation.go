@@ -150,9 +150,9 @@ func Mutations() [][2]string {
 // machines and the world, never in the machines.
 
 // bendDeaf leaves out the minute for which a site that heard nobody holds
-// everything: it hides what old words do that look new.
+// everything: it hides what old words do that look new, and who decides alone.
 func (w *world) bendDeaf() time.Duration {
-	if w.is(ageByReceipt) {
+	if w.is(ageByReceipt) || w.is(isolatedWithdraw) {
 		return -1
 	}
 	return 0

@@ -98,7 +98,7 @@ func (a *applying) request(r steadycast.Request) Answer {
 		case c == 0:
 			return a.again(a.Slots[i].Answer)
 		case c < 0:
-			ans.Stale = true
+			ans.Stale, ans.Newest = true, a.Slots[i].ID
 			return ans
 		}
 	}

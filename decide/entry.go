@@ -195,6 +195,9 @@ type Answer struct {
 	Rulings []Ruling             `json:"rulings"`
 	// Stale: an older or already answered request with nothing left to say.
 	Stale bool `json:"stale,omitempty"`
+	// Newest is the newest request of the site that was answered, where this one is
+	// older: a site that knows of none so new counts its starts from too low.
+	Newest steadycast.RequestID `json:"newest,omitzero"`
 }
 
 // Ruling is what the guards said of one unit.

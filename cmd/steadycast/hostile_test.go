@@ -99,7 +99,7 @@ func TestFleetRefuses(t *testing.T) {
 	lon, fra := steadycast.Unit{Site: "lon", Prefix: anycastPrefix}, steadycast.Unit{Site: "fra", Prefix: anycastPrefix}
 	down := steadycast.Result{Outcome: steadycast.Down, Class: steadycast.Hard, Reason: "refused"}
 	forged := func(seq uint64, signed func(vantage string) *steadycast.Signed) map[string]any {
-		r := steadycast.Request{ID: steadycast.RequestID{Incarnation: 1 << 60, Seq: seq}, Site: "fra", Prefixes: []netip.Prefix{anycastPrefix}, Action: steadycast.Withdraw, Service: "web", Class: steadycast.Hard}
+		r := steadycast.Request{ID: steadycast.RequestID{Incarnation: 1 << 20, Seq: seq}, Site: "fra", Prefixes: []netip.Prefix{anycastPrefix}, Action: steadycast.Withdraw, Service: "web", Class: steadycast.Hard}
 		for _, v := range []string{"ams", "fra", "lon"} {
 			r.Evidence = append(r.Evidence, steadycast.Observation{Vantage: v, Subject: "fra", Service: "web", Seq: 1 << 40, Result: down, Signed: signed(v)})
 		}
@@ -118,6 +118,7 @@ func TestFleetRefuses(t *testing.T) {
 		{"an order that nobody signed", "order", map[string]any{"order": steadycast.Order{Kind: steadycast.OrderWithdraw, Site: "lon", Force: true, Actor: "maria", Reason: "x"}}, 200, "nobody has signed it"},
 		{"more than is read", "report", strings.Repeat("x", decide.MaxEntry), 400, "too large"},
 		{"a word of a later version", "report", map[string]any{"verdicts": nil, "moods": 1}, 400, `unknown field \"moods\"`},
+		{"a start after all starts", "ask", map[string]any{"request": steadycast.Request{ID: steadycast.RequestID{Incarnation: 1<<64 - 1}, Site: "fra"}}, 422, "more than a node can have"},
 		{"evidence that nobody signed", "ask", forged(1, func(string) *steadycast.Signed { return nil }), 200, "its observation is not signed"},
 		{"evidence signed by itself", "ask", forged(2, func(string) *steadycast.Signed {
 			return &steadycast.Signed{Report: []byte("x"), Cert: stolen.Certificate[0]}
@@ -152,6 +153,20 @@ func TestFleetRefuses(t *testing.T) {
 		t.Error("a program was run that no node.yaml names")
 	}
 	f.allIn()
+
+	// The thief counted fra's starts far ahead, as a node does that was made anew
+	// from a backup. Its agent finds out by the first answer, goes on from there, and
+	// fra leaves when it must.
+	victim := f.node("fra")
+	victim.serve(false)
+	f.until("fra's agent finds out", func() bool {
+		return victim.log.count("the ledger answered a request of this node's start 1048576", "starting again from there") > 0
+	})
+	if err := victim.roles["agent"].Wait(); err == nil {
+		t.Error("the agent ends as if all were well")
+	}
+	victim.start("agent") // as a supervisor does
+	f.out("fra")
 }
 
 // pen makes a key of a person's, and returns the public half.

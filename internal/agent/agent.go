@@ -146,6 +146,7 @@ type Agent struct {
 	link        Mesh          // nil: it is alone; set before anything runs
 	untold      atomic.Bool   // a report failed, and may not have arrived
 	outdated    chan struct{} // the speaker knows a later start of this node than this one
+	overtaken   uint64        // the start of which the ledger answered a request, where it is later than this one
 	writeErrors atomic.Uint64
 	keepFailed  atomic.Bool
 	took        durations
@@ -307,6 +308,10 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, ended <-chan 
 		case ans := <-a.answers:
 			a.record.answered(ans, a.now())
 			a.step(decide.Answered{Answer: ans})
+			if ans.Stale && ans.Newest.Incarnation > a.memory.Incarnation {
+				a.overtaken = ans.Newest.Incarnation
+				return true, nil
+			}
 		case <-changed:
 			a.committed()
 		case <-a.spoke:

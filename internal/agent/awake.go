@@ -109,10 +109,18 @@ func (a *Agent) inLedger() (highest uint64) {
 	return highest
 }
 
-// outlived makes the next start continue after what the speaker carried out, and
-// says why this one must end: it counts from too low. That happens when
-// agent.json was lost and the speaker could not be asked at the start.
+// outlived makes the next start continue after what the speaker carried out or
+// the ledger answered, and says why this one must end: it counts from too low.
+// That happens when agent.json was lost, or comes from a backup, and neither
+// could be asked at the start: a node that was made anew has nothing but its name.
 func (a *Agent) outlived(ctx context.Context) error {
+	if mine := a.memory.Incarnation; a.overtaken > mine {
+		a.memory.Incarnation = a.overtaken
+		if a.o.StateDir != "" {
+			a.keep()
+		}
+		return fmt.Errorf("the ledger answered a request of this node's start %d, and this one counts itself as start %d: starting again from there", a.overtaken, mine)
+	}
 	intent, err := a.askIntent(ctx)
 	if err != nil || intent.Set.Incarnation < a.memory.Incarnation {
 		return err

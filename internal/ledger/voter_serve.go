@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -46,6 +47,9 @@ func (v *Voter) newServer() *http.Server {
 		if err := ownVerdicts(who, c.Reported); err != nil {
 			return nil, err
 		}
+		if err := start(c.Request.ID.Incarnation); err != nil {
+			return nil, err
+		}
 		return v.Ask(ctx, c.Request, c.Reported...)
 	})
 	serve(v, mux, pathReport, func(ctx context.Context, who Identity, c reportCall) (any, error) {
@@ -58,7 +62,7 @@ func (v *Voter) newServer() *http.Server {
 		if err := own(who, c.Site); err != nil {
 			return nil, err
 		}
-		if err := ownUnits(who, c.Units); err != nil {
+		if err := cmp.Or(ownUnits(who, c.Units), start(c.ID.Incarnation)); err != nil {
 			return nil, err
 		}
 		return struct{}{}, v.GiveUp(ctx, c.Site, c.ID, c.Units)
@@ -104,7 +108,7 @@ func (v *Voter) newServer() *http.Server {
 	serve(v, mux, pathEnter, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Enter(ctx, w) })
 	serve(v, mux, pathTry, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Rehearse(ctx, w) })
 	serve(v, mux, pathBeat, func(_ context.Context, who Identity, c beatCall) (any, error) {
-		if err := ownBeat(who, c.Beat); err != nil {
+		if err := cmp.Or(ownBeat(who, c.Beat), start(c.Beat.Incarnation), start(c.Beat.DeadThrough.Incarnation)); err != nil {
 			return nil, err
 		}
 		age, ok := v.age(c.Nonce)
@@ -154,6 +158,17 @@ func ownUnits(who Identity, units []steadycast.Unit) error {
 		if err := own(who, u.Site); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// startsMost bounds how often a node may have started: once a second for a
+// hundred years. A greater number would leave none for the starts to come.
+const startsMost = 1 << 32
+
+func start(n uint64) error {
+	if n >= startsMost {
+		return Invalid(fmt.Sprintf("start %d is more than a node can have; at most %d", n, uint64(startsMost)))
 	}
 	return nil
 }

@@ -28,9 +28,8 @@ type agent struct {
 
 	wanted steadycast.RouteSet
 	given  bool
-	since  time.Duration // when wanted was decided
-	seen   []seen        // raw, of each place and service; for the mutations that count otherwise
-	good   []int         // passing local rounds in a row since the start, by service
+	seen   []seen // raw, of each place and service; for the mutations that count otherwise
+	good   []int  // passing local rounds in a row since the start, by service
 	onset  time.Duration
 	uneasy bool            // a service is Suspect or worse, since onset
 	sick   []time.Duration // since when each service is Unhealthy or not back from there; never if it is not
@@ -215,7 +214,7 @@ func (a *agent) noted(e steadycast.Event) (cause, bool) {
 // announce gives the speaker a set, a few milliseconds away.
 func (a *agent) announce(set steadycast.RouteSet, causes []cause) {
 	a.w.judge.decided(a, set, causes)
-	a.wanted, a.given, a.since = set, true, a.w.now
+	a.wanted, a.given = set, true
 	p, deaths := a.p, a.p.deaths
 	a.w.in(a.w.between(time.Millisecond, 20*time.Millisecond), func() {
 		if p.deaths == deaths && p.up {

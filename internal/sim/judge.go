@@ -58,22 +58,20 @@ type judge struct {
 	violation *Violation
 	happened  map[string]uint64
 
-	index   uint64 // the newest that any replica applied
-	view    decide.View
-	replies map[uint64]uint64 // hash of what applying each index gave
-	states  map[uint64]string
-	slack   time.Duration // least of ledger time less real time so far
-	begun   bool
-	grants  map[grantKey]*grant
-	asks    map[grantKey]asking
-	sawFail [][]time.Duration // [vantage][subject]: when an honest one saw it fail last
-	units   [][]history       // [place][prefix]
-	spent   []execution
-	heard   []time.Duration // the newest answer or view of each place
-	thawed  time.Duration
-	// recoveredAt is when the ledger went on from an older copy, with its table.
-	recoveredAt time.Duration
-	blackout    time.Duration // since when there is no observation
+	index    uint64 // the newest that any replica applied
+	view     decide.View
+	replies  map[uint64]uint64 // hash of what applying each index gave
+	states   map[uint64]string
+	slack    time.Duration // least of ledger time less real time so far
+	begun    bool
+	grants   map[grantKey]*grant
+	asks     map[grantKey]asking
+	sawFail  [][]time.Duration // [vantage][subject]: when an honest one saw it fail last
+	units    [][]history       // [place][prefix]
+	spent    []execution
+	heard    []time.Duration // the newest answer or view of each place
+	thawed   time.Duration
+	blackout time.Duration // since when there is no observation
 }
 
 // execution is one automatic withdrawal.
@@ -206,7 +204,7 @@ func (j *judge) oneTable(a *agent, set steadycast.RouteSet) {
 		return
 	}
 	j.holds(iTable, least == most, "%s: a set with MED %d and %d", a.p.name, least, most)
-	if _, before := med(a.wanted); before >= 0 && a.since >= j.recoveredAt {
+	if _, before := med(a.wanted); before >= 0 && set.Fence.Epoch == a.wanted.Fence.Epoch {
 		j.holds(iTable, least >= before, "%s: a set with MED %d after one with %d", a.p.name, least, before)
 	}
 }

@@ -68,12 +68,12 @@ func (j *judge) same(v *voter, when string) {
 func (j *judge) recovered(v decide.View) {
 	j.happen("ledger recovered")
 	j.holds(iFence, v.Fence.Compare(j.view.Fence) > 0, "the recovered ledger stands at %v, and stood at %v before", v.Fence, j.view.Fence)
-	j.view, j.spent, j.recoveredAt = v, nil, j.w.now
+	j.view, j.spent = v, nil
 	for i := range j.units {
 		for k := range j.units[i] {
 			h := &j.units[i][k]
 			h.forgotten, h.executed, h.cycles = true, nil, nil // leaves that the copy knows are spent still
-			h.left, h.back, h.locked, h.returning, h.returned = false, false, false, 0, 0
+			h.left, h.back, h.locked, h.returning, h.returned, h.pardoned = false, false, false, 0, 0, true
 		}
 	}
 }

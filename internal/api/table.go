@@ -60,7 +60,11 @@ func (s *Server) getRevisions(r *http.Request) (any, error) {
 	}
 	snap := s.snapshot()
 	rows := []RevisionRow{}
+	var inForce time.Time
 	for _, x := range snap.View.Revisions {
+		if x.Revision == snap.View.Table.Revision {
+			inForce = snap.ledgerTime(x.At)
+		}
 		rows = append([]RevisionRow{{
 			Revision: x.Revision, Active: x.Revision == snap.View.Table.Revision, Actor: x.Actor, Reason: x.Reason, At: snap.ledgerTime(x.At), Fence: x.Fence,
 		}}, rows...)
@@ -68,16 +72,28 @@ func (s *Server) getRevisions(r *http.Request) (any, error) {
 	if len(rows) == 0 { // a node's own ledger counts, and does not remember
 		rows = append(rows, RevisionRow{Revision: snap.View.Table.Revision, Active: true})
 	}
-	out := Revisions{At: snap.At, Items: rows, Skewed: []string{}}
+	out := Revisions{At: snap.At, Items: rows}
 	ctx, cancel := context.WithTimeout(r.Context(), backendTime)
 	defer cancel()
 	sites, _ := s.backend.SitesNow(ctx) // without the ledger there is nothing to compare
+	out.Skewed = skewed(sites, snap.View.Table.Revision, time.Now(), inForce)
+	return out, nil
+}
+
+// following is how long a new table may take to every node, and back in a beat.
+const following = 5 * time.Second
+
+// skewed are the sites that said lately, and long enough after the revision came
+// into force, that they act on another.
+func skewed(sites []decide.SiteNow, revision uint64, now, inForce time.Time) []string {
+	out := []string{}
 	for _, x := range sites {
-		if x.Revision != 0 && x.Revision != snap.View.Table.Revision && time.Duration(x.AgeMS)*time.Millisecond <= Stale {
-			out.Skewed = append(out.Skewed, fmt.Sprintf("%s acts on revision %d", x.Site, x.Revision))
+		age := time.Duration(x.AgeMS) * time.Millisecond
+		if x.Revision != 0 && x.Revision != revision && age <= Stale && now.Add(-age).Sub(inForce) > following {
+			out = append(out, fmt.Sprintf("%s acts on revision %d", x.Site, x.Revision))
 		}
 	}
-	return out, nil
+	return out
 }
 
 func (s *Server) getTable(r *http.Request) (any, error) {

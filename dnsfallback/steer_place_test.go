@@ -1,0 +1,106 @@
+package dnsfallback
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/maxmind/mmdbwriter/mmdbtype"
+	"github.com/miekg/dns"
+)
+
+// TestTopology: clients go where their network belongs, and the next method has
+// those whose member is down; the scope is the network of the answer.
+func TestTopology(t *testing.T) {
+	m, err := readNetworks([]byte("10.1.0.0/16 fra\n10.1.128.0/24 ams\n10.2.0.0/16 ams\n10.3.0.0/16 ams\n10.8.0.0/16 elsewhere\n2001:db8:1::/48 fra\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := readDatabase(testDatabase(t, map[string]mmdbtype.Map{
+		"10.4.0.0/16": country("DE", "EU", 50, 8), "10.5.0.0/16": country("FR", "EU", 48, 2), "10.6.0.0/16": {"autonomous_system_number": mmdbtype.Uint32(64500)},
+		"10.8.0.0/16": country("US", "NA", 39, -77), "10.1.0.0/16": country("US", "NA", 39, -77),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := &Maps{all: []*Map{m, db}}
+	members := sites("fra", "ams", "iad")
+	members[0].Serves = []string{"region:fra", "country:DE"}
+	members[1].Serves = []string{"region:ams", "continent:EU"}
+	members[2].Serves = []string{"region:iad", "asn:64500", "country:US"}
+	p := steeredPolicy(t, Choice{Service: "web", Methods: []string{"topology", "priority"}, Members: members})
+	for _, c := range []struct {
+		state, client, want string
+		scope               uint8
+	}{
+		{"", "10.1.2.0/24", "192.0.2.1", 17},   // not the ams /24 in the upper half
+		{"", "10.1.128.0/24", "192.0.2.2", 24}, // the longest match
+		{"", "10.2.9.0/24", "192.0.2.2", 15},   // joined with the next row, which says the same
+		{"", "10.8.9.0/24", "192.0.2.3", 16},   // no member serves elsewhere; the next map knows
+		{"", "10.4.1.0/24", "192.0.2.1", 16},   // the country before the continent
+		{"", "10.5.1.0/24", "192.0.2.2", 16},
+		{"", "10.6.1.0/24", "192.0.2.3", 16},
+		{"", "172.16.0.0/24", "192.0.2.1", 1}, // nowhere: priority
+		{"ams down", "10.2.9.0/24", "192.0.2.1", 15},
+		{"fra down", "10.1.2.0/24", "192.0.2.3", 17}, // by the second map
+		{"fra down", "10.4.1.0/24", "192.0.2.2", 15}, // of Germany, now as of all Europe
+		{"", "2001:db8:1::/56", "192.0.2.1", 48},
+	} {
+		k := newAsker(t, p.Table(1, maps, state(c.state)))
+		got, scope, _ := k.once("www.example.com", "A", c.client)
+		if got != c.want {
+			t.Errorf("%q, %s: got %s; want %s", c.state, c.client, got, c.want)
+		}
+		block, _ := netip.MustParsePrefix(c.client).Addr().Prefix(int(scope))
+		if scope < c.scope {
+			t.Errorf("%q, %s: the scope is %v, which is too wide", c.state, c.client, block)
+		}
+		// Everyone in the network that the answer is said to be for gets it.
+		a := block.Addr()
+		for i := 0; i < 70000 && block.Contains(a); i += 97 {
+			if other, _, _ := k.once("www.example.com", "A", netip.PrefixFrom(a, a.BitLen()).String()); other != got {
+				t.Fatalf("%q: %s is answered %s for %v, and %v is answered %s", c.state, c.client, got, block, a, other)
+			}
+			for range 97 {
+				a = a.Next()
+			}
+		}
+	}
+	// The resolver's own address counts when it says nothing of its client.
+	k := newAsker(t, p.Table(1, maps, state("")))
+	out := k.a.respond(nil, question(t, "www.example.com", "A"), k.table, netip.MustParseAddrPort("10.2.0.1:53"), moment{}, false)
+	var msg dns.Msg
+	if err := msg.Unpack(out); err != nil || msg.Answer[0].(*dns.A).A.String() != "192.0.2.2" {
+		t.Error(err, &msg)
+	}
+	// Absence does not depend on the client.
+	if _, scope, m := k.once("www.example.com", "MX", "10.1.2.0/24"); scope != 0 || len(m.Ns) != 1 {
+		t.Errorf("the scope of an absence is %d", scope)
+	}
+	e, err := k.table.Explain("www.example.com", "A", netip.MustParsePrefix("10.8.9.0/24"))
+	golden(t, "explain.txt", fmt.Sprintf("%v\n%s\n%s\n%v\n%s\n", err, strings.Join(e.Branch, "\n"), strings.Join(e.Records, "\n"), e.Network, e.Rcode))
+}
+
+// TestNearest: by the great circle.
+func TestNearest(t *testing.T) {
+	db, err := readDatabase(testDatabase(t, map[string]mmdbtype.Map{
+		"10.4.0.0/16": country("DE", "EU", 50.1, 8.7), "10.5.0.0/16": country("US", "NA", 40.7, -74), "10.6.0.0/16": country("FJ", "OC", -18, 179.5),
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := sites("ams", "iad", "akl")
+	members[0].At, members[1].At, members[2].At = []float64{52.3, 4.8}, []float64{39, -77.5}, []float64{-36.8, 174.7}
+	p := steeredPolicy(t, Choice{Service: "web", Methods: []string{"nearest", "priority"}, Members: members})
+	for client, want := range map[string]string{"10.4.0.0/24": "192.0.2.1", "10.5.0.0/24": "192.0.2.2", "10.6.0.0/24": "192.0.2.3", "10.7.0.0/24": "192.0.2.1"} {
+		got, scope, _ := newAsker(t, p.Table(1, &Maps{all: []*Map{db}}, state(""))).once("www.example.com", "A", client)
+		if got != want || scope < 14 {
+			t.Errorf("%s: %s, scope %d", client, got, scope)
+		}
+	}
+	got, _, _ := newAsker(t, p.Table(1, &Maps{all: []*Map{db}}, state("ams down"))).once("www.example.com", "A", "10.4.0.0/24")
+	if got != "192.0.2.2" {
+		t.Error(got)
+	}
+}

@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 GO ?= go
 FUZZTIME ?= 10s
+CHECKS ?= 5000
 T ?= .
 S ?= .
 SEEDS ?= 10000
@@ -17,7 +18,10 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 PACKAGES := frr bird2 openbgpd exabgp nftables iproute2 tcpdump tshark prometheus systemd procps curl spin gcc libc6-dev \
   knot nsd gdnsd unbound bind9-dnsutils bind9-utils
 
-.PHONY: help setup build check test race fuzz lab sim spin bench
+# Properties are drawn from one seed here, so that two runs of one commit say the same; `make hunt` draws new ones.
+test race: export RAPID_SEED ?= 1
+
+.PHONY: help setup build check test race fuzz hunt lab sim spin bench
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +56,11 @@ fuzz: ## every fuzz target for FUZZTIME (10s) each
 	@set -e; for f in $$(grep -rlE '^func Fuzz' --include='*_test.go' .); do \
 	  for n in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*).*/\1/p' $$f); do \
 	    echo "== $$n in $$(dirname $$f)"; $(GO) test -run '^$$' -fuzz "^$$n$$" -fuzztime $(FUZZTIME) ./$$(dirname $$f); done; done
+
+hunt: ## every property over CHECKS (5000) new cases each
+	@set -e; for d in $$(grep -rlF '"pgregory.net/rapid"' --include='*_test.go' . | xargs -n1 dirname | sort -u); do \
+	  n=$$(grep -lF '"pgregory.net/rapid"' $$d/*_test.go | xargs sed -nE 's/^func (Test[A-Za-z0-9_]*).*/\1/p' | paste -sd'|'); \
+	  $(GO) test -count=1 -timeout 60m -run "^($$n)$$" $$d -rapid.checks $(CHECKS); done
 
 lab: ## scenarios on real routers in network namespaces (root); T=single-frr S=scenario choose
 	LAB_T='$(T)' LAB_S='$(S)' $(GO) test -count=1 -v -timeout 20m ./lab/...

@@ -43,6 +43,8 @@ var floorplan = map[string]string{
 
 	"internal/demo": ". decide dnsfallback internal/answers probe bgp bgp/sink internal/ledger internal/voter internal/pki internal/mesh internal/role internal/speaker internal/api internal/agent", // a fleet in one process
 
+	"internal/rto": "decide probe dnsfallback internal/config", // adds up a failover's time from what is configured
+
 	"internal/sim": ". decide internal/ledger", // attacks what decides and the proposer, on a log and a clock of its own
 
 	"cmd/steadycast": "all", // assembles, nothing more

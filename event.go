@@ -25,6 +25,7 @@ const (
 	EventRecovery EventKind = "recovery" // an alarm ended
 	EventDecision EventKind = "decision" // what waits for a person's yes began, was answered or ended
 	EventOperator EventKind = "operator" // who may sign orders was changed
+	EventShare    EventKind = "share"    // DNS sends a site more or fewer of its clients
 )
 
 // Event is one transition, with its reason. At is set by the shell.

@@ -125,6 +125,8 @@ func (a *applying) body() string {
 		return a.operator(*e.Operator)
 	case KindDismiss:
 		return a.dismiss(e.Name)
+	case KindShare:
+		return a.share(*e.Share, e.Force)
 	case KindEpoch:
 		return a.epoch()
 	}

@@ -101,6 +101,7 @@ func (a *applying) settle() {
 	a.Orders = keep(a.Orders, func(o StandingOrder) bool {
 		return slices.ContainsFunc(a.Units, func(u unitState) bool { return o.covers(u.Unit) })
 	})
+	a.settleMoves()
 	a.Freezes = keep(a.Freezes, func(f StandingFreeze) bool {
 		return f.Scope == Scope{} || slices.ContainsFunc(a.Units, func(u unitState) bool { return f.Scope.Covers(u.Unit) })
 	})

@@ -50,6 +50,8 @@ type Entry struct {
 	Force    bool     `json:"force,omitempty"`
 	// Decision is the number of one that waits for a person.
 	Decision uint64 `json:"decision,omitempty"`
+	// Share is how much of its clients a site takes.
+	Share *ShareOrder `json:"share,omitempty"`
 	// Name is that of an operator.
 	Name string `json:"name,omitempty"`
 
@@ -93,6 +95,7 @@ const (
 	KindLocal      Kind = "local"          // what a person did at a node without a ledger: Order, by the node's own word
 	KindOperator   Kind = "operator"       // an admin lets a person in, or changes his role or key: Operator
 	KindDismiss    Kind = "dismiss"        // an admin ends what a person may: Name
+	KindShare      Kind = "share"          // a person or a plan moves clients by DNS: Share, perhaps Force
 	KindEpoch      Kind = "epoch"          // the ledger was recovered from what one voter had; Epoch is the new one
 )
 

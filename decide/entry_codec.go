@@ -98,6 +98,7 @@ var kinds = []kindBodies{
 	{KindLocal, bodyOrder, bodyDecide, nobody},
 	{KindOperator, bodyOperator, 0, steadycast.Admin},
 	{KindDismiss, bodyName, 0, steadycast.Admin},
+	{KindShare, bodyShare, bodyForce, steadycast.Mover},
 	{KindEpoch, 0, 0, nobody},
 }
 
@@ -141,6 +142,7 @@ const (
 	bodyRevision
 	bodyWaive
 	bodyForce
+	bodyShare
 )
 
 // bodies is the set of fields that are there.
@@ -166,6 +168,7 @@ func (e Entry) bodies() body {
 		{e.Revision != 0, bodyRevision},
 		{len(e.Waive) > 0, bodyWaive},
 		{e.Force, bodyForce},
+		{e.Share != nil, bodyShare},
 	} {
 		if f.there {
 			b |= f.bit

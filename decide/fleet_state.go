@@ -51,6 +51,8 @@ type state struct {
 	// Decisions wait for a person, oldest first; Numbered is how many there ever were.
 	Decisions []Decision `json:"decisions,omitempty"`
 	Numbered  uint64     `json:"numbered,omitempty"`
+	// Moves are what is on its way from one site to another.
+	Moves moves `json:"moves,omitzero"`
 
 	index *index
 }

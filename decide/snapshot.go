@@ -90,6 +90,9 @@ func (s *state) sound() error {
 			return fmt.Errorf("staged table: %s", ps[0])
 		}
 	}
+	if err := s.soundMoves(); err != nil {
+		return err
+	}
 	for _, u := range s.Units {
 		if u.Lost && u.Phase != steadycast.In || u.Depreferred && u.Phase == steadycast.Out {
 			return fmt.Errorf("%s is %s, lost %t, depreferred %t, which cannot be", u.Unit, u.Phase, u.Lost, u.Depreferred)

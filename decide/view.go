@@ -28,6 +28,9 @@ type View struct {
 	Revisions []Revision `json:"revisions,omitempty"`
 	// Decisions wait for a person, oldest first.
 	Decisions []Decision `json:"decisions,omitempty"`
+	// Shares are the sites that take less of a service than all who would come, in
+	// order of site, then service.
+	Shares []ShareView `json:"shares,omitempty"`
 	// Fleet is whose ledger it is; empty for a node's own.
 	Fleet string `json:"fleet,omitempty"`
 	// Operators in order of name. Without any, orders need no signature.
@@ -149,6 +152,7 @@ func (s *state) view() View {
 		d.LeftMS = int64(d.Until - s.LT)
 		v.Decisions = append(v.Decisions, d)
 	}
+	v.Shares = s.shares()
 	v.Prefixes = make([]PrefixView, 0, len(s.Prefixes))
 	used, limit := 0, 0
 	if len(s.Table.Announcers()) > 1 {

@@ -55,6 +55,7 @@ type Wish struct {
 	Revision uint64               `json:"revision,omitempty"`
 	Waive    []string             `json:"waive,omitempty"`
 	Force    bool                 `json:"force,omitempty"`
+	Share    *ShareOrder          `json:"share,omitempty"`
 }
 
 // Context is what a wish of this kind is signed in.
@@ -112,6 +113,8 @@ func (w Wish) String() string {
 		text = w.Order.Kind.String() + " " + w.Order.Site
 	case w.Scope != nil:
 		text += w.Scope.args()
+	case w.Share != nil:
+		text = strings.TrimSpace("share "+w.Share.Site+" "+w.Share.Service) + " " + Percent(w.Share.Permille)
 	case w.Decision != 0:
 		text += fmt.Sprintf(" decision %d", w.Decision)
 	case w.Revision != 0:
@@ -130,6 +133,7 @@ func (w Wish) Into(e *Entry) {
 	e.Kind, e.Actor, e.Reason = w.Kind, w.By, w.Reason
 	e.Scope, e.Operator, e.Name, e.Decision = w.Scope, w.Operator, w.Name, w.Decision
 	e.Table, e.Revision, e.Waive, e.Force = w.Table, w.Revision, w.Waive, w.Force
+	e.Share = w.Share
 	if w.Order != nil {
 		o := *w.Order
 		o.Actor, o.Reason = w.By, w.Reason

@@ -476,6 +476,7 @@ func changeCommands(c *cli) []*cobra.Command {
 		newAnswerCommand(c, decide.KindApprove, "Say yes to what automation would do, in mode approve", "Let a decision be carried out that waits for a person. The site asks again at once, and\nevery guard is asked again with what is true then. A yes holds for ten minutes."),
 		newAnswerCommand(c, decide.KindReject, "Say no to it", "Keep a decision that waits from being carried out, for an hour or until what calls for\nit has ended."),
 		newScopeCommand(c, "undrain", "orders/clear", decide.KindOrderClear, "End the orders over a site: its checks decide again", true, announced),
+		newShareCommand(c),
 		newScopeCommand(c, "freeze", "freeze", decide.KindFreeze, "Stop automation, everywhere or at one site; people's orders still work", false, nil),
 		newScopeCommand(c, "thaw", "thaw", decide.KindThaw, "Let automation go on", false, nil),
 		newScopeCommand(c, "unlock", "unlock", decide.KindUnlock, "Clear the lock of a site that came and went too often", true, nil),

@@ -63,7 +63,11 @@ func renderSites(s style, page *api.Page[api.SiteRow]) string {
 		if r.Far {
 			speaker, heard = cell{"-", dim}, "by the ledger"
 		}
-		t.add(cell{name, plain}, speaker, of(r.Announcing, r.Units), of(r.Healthy, r.Services), of(r.PeersUp, r.Peers), cell{heard, plain}, cell{r.Order, plain})
+		note := r.Order
+		if r.Share != "" {
+			note = strings.TrimPrefix(note+"; takes "+r.Share, "; ")
+		}
+		t.add(cell{name, plain}, speaker, of(r.Announcing, r.Units), of(r.Healthy, r.Services), of(r.PeersUp, r.Peers), cell{heard, plain}, cell{note, plain})
 	}
 	return t.render(s)
 }

@@ -72,6 +72,7 @@ func serviceAt(v *decide.View, site string, service decide.Service) dnsfallback.
 		}
 		s.Why = why
 	}
+	share(&s, v, site, service.Name)
 	for _, o := range v.Orders {
 		if o.Order.Site == site && slices.ContainsFunc(service.Prefixes, func(p netip.Prefix) bool { return o.Order.Covers(p) }) {
 			if to := forced(o.Order.Kind); to != dnsfallback.Unknown {

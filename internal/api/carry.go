@@ -141,6 +141,8 @@ func (s *Snapshot) judge(w *decide.Wish) ([]string, error) {
 			return []string{fmt.Sprintf("%s asks again at once, and every guard is asked again with it: %s", d.Unit.Site, d.Action)}, nil
 		}
 		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("no decision %d waits", w.Decision), Next: "steadycast decisions"}
+	case w.Kind == decide.KindShare && w.Share != nil:
+		return s.followsShare(w.Share)
 	case w.Kind == decide.KindStage && w.Table != nil:
 		return s.followsStage(w), nil
 	case w.Kind == decide.KindActivate:
@@ -168,6 +170,13 @@ func commandOfWish(w *decide.Wish) string {
 			verb = v
 		}
 		return commandOf(verb, w.Scope.Site, []netip.Prefix{w.Scope.Prefix}, w.Reason)
+	}
+	if w.Share != nil {
+		verb := "share " + w.Share.Site + " " + decide.Percent(w.Share.Permille)
+		if w.Share.Service != "" {
+			verb += " --service " + w.Share.Service
+		}
+		return commandOf(verb, "", nil, w.Reason)
 	}
 	if w.Decision != 0 {
 		return commandOf(fmt.Sprintf("%s %d", w.Kind, w.Decision), "", nil, w.Reason)

@@ -24,6 +24,7 @@ type Status struct {
 	Rows       []Row                   `json:"rows"`
 	Orders     []decide.StandingOrder  `json:"orders"`
 	Freezes    []decide.StandingFreeze `json:"freezes"`
+	Shares     []decide.ShareView      `json:"shares,omitempty"`
 	Alarms     []Alarm                 `json:"alarms"`
 	LedgerLost string                  `json:"ledger_lost,omitempty"`
 	Config     Config                  `json:"config"`
@@ -37,7 +38,7 @@ func (s *Snapshot) Status() *Status {
 		Node: s.Node, Fleet: s.Fleet, Mode: s.Mode, Version: s.Version, At: s.At, Started: s.Started,
 		Summary:  s.Summarize(rows, tallies),
 		Prefixes: listed(s.View.Prefixes), Tallies: tallies, Rows: rows,
-		Orders: listed(s.View.Orders), Freezes: listed(s.View.Freezes), Alarms: listed(s.Alarms),
+		Orders: listed(s.View.Orders), Freezes: listed(s.View.Freezes), Shares: s.View.Shares, Alarms: listed(s.Alarms),
 		LedgerLost: s.LedgerLost, Config: s.Config,
 	}
 }
@@ -73,6 +74,8 @@ type SiteRow struct {
 	// Far: another node's site, of which the ledger's count is all that is known here.
 	Far   bool   `json:"far,omitempty"`
 	Order string `json:"order,omitempty"`
+	// Share is what it takes of its clients, where that is less than all: "web 5%".
+	Share string `json:"share,omitempty"`
 }
 
 // SiteRows derives one row per site of the table, in its order.
@@ -128,6 +131,7 @@ func (s *Snapshot) SiteRows() []SiteRow {
 				r.Speaker = "lost"
 			}
 		}
+		r.Share = sharesAt(&s.View, name)
 		if r.Witness {
 			r.Speaker = "none"
 		}

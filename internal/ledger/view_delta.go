@@ -43,6 +43,7 @@ type viewDelta struct {
 	Unready   *[]string              `json:"unready,omitempty"`
 	Decisions *[]decide.Decision     `json:"decisions,omitempty"`
 	Operators *[]decide.OperatorView `json:"operators,omitempty"`
+	Shares    *[]decide.ShareView    `json:"shares,omitempty"`
 }
 
 // difference is what makes was into is. ok is false when a new table makes that
@@ -91,6 +92,9 @@ func difference(was, is *decide.View) (d viewDelta, ok bool) {
 	if !slices.Equal(was.Operators, is.Operators) {
 		d.Operators = whole(is.Operators)
 	}
+	if !slices.Equal(was.Shares, is.Shares) {
+		d.Shares = whole(is.Shares)
+	}
 	d.staged(was, is)
 	if !slices.Equal(was.Decisions, is.Decisions) {
 		d.Decisions = whole(is.Decisions)
@@ -138,6 +142,9 @@ func (d *viewDelta) follow(was *decide.View) (decide.View, error) {
 	}
 	if d.Operators != nil {
 		is.Operators = *d.Operators
+	}
+	if d.Shares != nil {
+		is.Shares = *d.Shares
 	}
 	if d.Staged != nil {
 		is.Staged, is.Acks = nil, nil

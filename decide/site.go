@@ -158,7 +158,7 @@ func (s *Site) Step(now Now, in Input) []Effect {
 	case Local:
 		s.local = in.Order
 		for i := range s.units {
-			s.see(&s.units[i])
+			s.overrule(&s.units[i])
 		}
 		dirty = true
 	case Outdated:

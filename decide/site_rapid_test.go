@@ -30,11 +30,13 @@ type world struct {
 	act   steadycast.Actual
 
 	committed, proved bool
+	local             bool
 	asks, resorts     int
+	left              map[netip.Prefix]steadycast.Fence // by which permit it left, until something later lets it come back
 }
 
 func newWorld(t *rapid.T) *world {
-	w := &world{t: t}
+	w := &world{t: t, left: map[netip.Prefix]steadycast.Fence{}}
 	w.o = SiteOptions{
 		Name: "fra", Incarnation: 3, Solo: rapid.Bool().Draw(t, "solo"),
 		Off:        rapid.SampledFrom([]time.Duration{-1, 0, time.Hour}).Draw(t, "off"),
@@ -111,6 +113,19 @@ func (w *world) step(in Input) {
 	case Committed:
 		w.committed = true
 		w.known = in.View
+		for p, f := range w.left {
+			if in.View.Fence.Compare(f) >= 0 {
+				delete(w.left, p)
+			}
+		}
+	case Answered:
+		for _, r := range in.Answer.Rulings {
+			if x := r.Permit; x != nil && x.Action == steadycast.Return {
+				delete(w.left, r.Unit.Prefix)
+			}
+		}
+	case Local:
+		w.local = in.Order != nil
 	case Proved:
 		anew = w.proved && in.Actual.Started != w.site.actual.Started
 		w.proved = true
@@ -139,6 +154,7 @@ func (w *world) step(in Input) {
 			}
 			if strings.HasPrefix(e.Event.Reason, "withdrawn by permit") {
 				w.checkWithdrawal(e.Event)
+				w.left[e.Event.Prefix] = w.site.fence
 			}
 		}
 	}
@@ -207,7 +223,7 @@ func (w *world) checkWithdrawal(e steadycast.Event) {
 // checkSet: nothing is announced that the phase does not allow (I20), nothing
 // leaves without a decision (I21), and the set is in order.
 func (w *world) checkSet(set steadycast.RouteSet, anew bool) {
-	if !w.committed || !w.proved {
+	if !w.committed && !w.local || !w.proved {
 		w.t.Fatal("announced before the ledger and the speaker were known")
 	}
 	if set.Version <= w.set.Version || set.Incarnation != w.o.Incarnation || set.Fence.Compare(w.set.Fence) < 0 {
@@ -228,9 +244,12 @@ func (w *world) checkSet(set steadycast.RouteSet, anew bool) {
 			}
 			w.resorts++
 		}
-		allowed = allowed || was && u.resort
+		allowed = allowed || was && (u.resort || !w.committed) // of what a person began nothing is known without a view
 		if is && (!allowed || v.Order == steadycast.OrderWithdraw) {
 			w.t.Fatalf("announced %v in phase %v under order %v", u.id, v.Phase, v.Order)
+		}
+		if f, ok := w.left[u.id.Prefix]; ok && is && !was && !u.resort && v.Order != steadycast.OrderAnnounce {
+			w.t.Fatalf("announced %v again, which left at %v, and knows nothing later than %v", u.id, f, w.known.Fence)
 		}
 		decided := v.Phase == steadycast.Out || v.Order == steadycast.OrderWithdraw || v.Order == steadycast.OrderDrain || anew
 		if was && !is && !decided {
@@ -379,6 +398,22 @@ func (w *world) speak() {
 	w.step(Proved{Actual: w.act})
 }
 
+// breakGlass is a person at the node, who orders something there or lets go of it.
+func (w *world) breakGlass() {
+	if rapid.Bool().Draw(w.t, "let go") {
+		w.step(Local{})
+		return
+	}
+	o := steadycast.Order{
+		Kind: rapid.SampledFrom([]steadycast.OrderKind{steadycast.OrderWithdraw, steadycast.OrderAnnounce}).Draw(w.t, "local"),
+		Site: "fra", Actor: "ada", Reason: "an exercise",
+	}
+	if rapid.Bool().Draw(w.t, "one prefix") {
+		o.Prefixes = []netip.Prefix{rapid.SampledFrom(w.view.Units).Draw(w.t, "unit").Unit.Prefix}
+	}
+	w.step(Local{Order: &o})
+}
+
 // TestSiteNever runs whole lives of a site under anything that can happen.
 func TestSiteNever(t *testing.T) {
 	asks, sets, resorts := 0, 0, 0
@@ -388,7 +423,7 @@ func TestSiteNever(t *testing.T) {
 			w.step(Proved{Actual: w.act})
 			w.commit()
 		}
-		do := []string{"fail", "fail", "pass", "pass", "mixed", "answer", "answer", "ledger", "ledger", "commit", "speak", "speak", "wait", "no ledger", "no ledger", "elsewhere", "elsewhere", "load"}
+		do := []string{"fail", "fail", "pass", "pass", "mixed", "answer", "answer", "ledger", "ledger", "commit", "speak", "speak", "wait", "no ledger", "no ledger", "elsewhere", "elsewhere", "load", "local", "local"}
 		for range rapid.IntRange(20, 80).Draw(t, "steps") {
 			switch rapid.SampledFrom(do).Draw(t, "do") {
 			case "fail":
@@ -414,6 +449,8 @@ func TestSiteNever(t *testing.T) {
 				}
 			case "load":
 				w.step(Loaded{Load: 7, From: w.now})
+			case "local":
+				w.breakGlass()
 			case "no ledger":
 				w.step(LedgerLost{Reason: "gone"})
 			}

@@ -77,6 +77,8 @@ func (s *Site) resort(now Now, u *unit) {
 	switch {
 	case u.resort && (v.Phase != steadycast.Out || !u.announced):
 		u.resort = false
+	case u.resort && v.Order == steadycast.OrderAnnounce:
+		// a person has it announced meanwhile, whatever its health
 	case u.resort && !s.well(u, func(sv *service) bool { return !sv.failed() && !sv.certain() }):
 		u.resort = false
 		s.takeOut(u, "announced as a last resort, and it fails")

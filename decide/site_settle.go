@@ -32,7 +32,11 @@ func (s *Site) settle(now Now) {
 	s.freezeAlone(now, &wake)
 	s.report(now)
 	s.overdue(now)
-	if s.committed && s.proved {
+	switch {
+	case !s.proved:
+	case !s.committed:
+		s.byHand(now)
+	default:
 		s.begin(now)
 		for i := range s.units {
 			s.place(now, &s.units[i])
@@ -67,6 +71,22 @@ func (s *Site) begin(now Now) {
 			u.announced, u.ever, u.reason = true, true, "announced by the speaker before this agent started"
 		}
 	}
+}
+
+// byHand carries out what a person ordered at this node, although no view of the
+// ledger can be believed yet, and touches nothing else: breaking the glass is for
+// when there is nobody to ask.
+func (s *Site) byHand(now Now) {
+	if s.local == nil {
+		return
+	}
+	s.begin(now)
+	for i := range s.units {
+		if u := &s.units[i]; s.local.Covers(u.id.Prefix) {
+			s.place(now, u)
+		}
+	}
+	s.announce(now)
 }
 
 // wakes names the instants at which the unit changes by itself.
@@ -239,10 +259,31 @@ func (s *Site) raise(f steadycast.Fence) {
 // see takes what the view says of one unit.
 func (s *Site) see(u *unit) {
 	old := u.view
-	u.view = UnitView{Unit: u.id}
-	if i, ok := slices.BinarySearchFunc(s.view.Units, u.id, func(v UnitView, id steadycast.Unit) int { return v.Unit.Compare(id) }); ok {
-		u.view = s.view.Units[i]
+	u.view = viewOf(&s.view, u.id)
+	s.obey(u, old)
+}
+
+// viewOf is what a view says of one unit; nothing if it does not know it.
+func viewOf(v *View, id steadycast.Unit) UnitView {
+	i, ok := slices.BinarySearchFunc(v.Units, id, func(u UnitView, id steadycast.Unit) int { return u.Unit.Compare(id) })
+	if !ok {
+		return UnitView{Unit: id}
 	}
+	return v.Units[i]
+}
+
+// overrule puts what a person ordered at this node above what the view says, or
+// takes it away. Of the rest the unit may know more than the view: what a permit
+// changed reaches the site with the answer, and in the view only later.
+func (s *Site) overrule(u *unit) {
+	old := u.view
+	u.view.Unit, u.view.Order = u.id, viewOf(&s.view, u.id).Order
+	s.obey(u, old)
+}
+
+// obey puts a local order over what is known of a unit, and draws from that what
+// differs from before.
+func (s *Site) obey(u *unit, old UnitView) {
 	v := &u.view
 	if s.local != nil && s.local.Covers(u.id.Prefix) {
 		v.Order = s.local.Kind

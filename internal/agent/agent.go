@@ -553,7 +553,7 @@ func (a *Agent) mayNotKnow(err error) {
 // stood higher before.
 func (a *Agent) forgetFence() {
 	a.step(decide.Unfenced{})
-	a.step(decide.Committed{View: a.o.Ledger.View()})
+	a.committed()
 }
 
 // toldByActual are the refusals that the speaker keeps saying in Actual.Alarm.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/vishvananda/netlink/nl"
@@ -149,13 +150,23 @@ func addrParts(p netip.Prefix, link int32) []nl.NetlinkRequestData {
 	return []nl.NetlinkRequestData{head, nl.NewRtAttr(unix.IFA_LOCAL, ip), nl.NewRtAttr(unix.IFA_ADDRESS, ip)}
 }
 
+// attributes reads what follows a message's header. The library steps from one
+// attribute to the next by its length rounded up to four, past the end where
+// the last one is not padded; so what is read ends on such a border.
+func attributes(b []byte) ([]syscall.NetlinkRouteAttr, error) {
+	if odd := len(b) % unix.RTA_ALIGNTO; odd != 0 {
+		b = append(slices.Clip(b), make([]byte, unix.RTA_ALIGNTO-odd)...)
+	}
+	return nl.ParseRouteAttr(b)
+}
+
 // parseAddr reads one RTM_NEWADDR or RTM_DELADDR message.
 func parseAddr(m []byte) (hostAddr, bool) {
 	if len(m) < unix.SizeofIfAddrmsg {
 		return hostAddr{}, false
 	}
 	head := nl.DeserializeIfAddrmsg(m)
-	attrs, err := nl.ParseRouteAttr(m[unix.SizeofIfAddrmsg:])
+	attrs, err := attributes(m[unix.SizeofIfAddrmsg:])
 	if err != nil {
 		return hostAddr{}, false
 	}
@@ -191,7 +202,7 @@ func parseLink(m []byte) (hostLink, bool) {
 		return hostLink{}, false
 	}
 	head := nl.DeserializeIfInfomsg(m)
-	attrs, err := nl.ParseRouteAttr(m[unix.SizeofIfInfomsg:])
+	attrs, err := attributes(m[unix.SizeofIfInfomsg:])
 	if err != nil {
 		return hostLink{}, false
 	}

@@ -1,11 +1,14 @@
 package bgp
 
 import (
+	"bytes"
+	"encoding/binary"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
@@ -96,6 +99,25 @@ func TestVIPSettingsProblems(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestAttributesWithoutPadding reads attributes of every length whose last one
+// ends the message, padded or not.
+func TestAttributesWithoutPadding(t *testing.T) {
+	for n := range 9 {
+		for _, padded := range []bool{false, true} {
+			b := binary.NativeEndian.AppendUint16(nil, uint16(4+n))
+			b = binary.NativeEndian.AppendUint16(b, unix.IFA_LABEL)
+			b = append(b, bytes.Repeat([]byte{7}, n)...)
+			for padded && len(b)%4 != 0 {
+				b = append(b, 0)
+			}
+			got, err := attributes(b)
+			if err != nil || len(got) != 1 || len(got[0].Value) != n {
+				t.Errorf("%d octets, padded %v: %v, %v", n, padded, got, err)
+			}
+		}
 	}
 }
 

@@ -118,7 +118,11 @@ func (a *applying) body() string {
 	case KindAck:
 		return a.acks(e.Acks)
 	case KindActivate:
-		return a.activate(e.Revision, e.Waive, e.Force)
+		return a.activate(e.Revision, e.Waive, e.Force, e.ConfirmWithin)
+	case KindConfirm:
+		return a.confirm(e.Revision)
+	case KindRevert:
+		return a.revert(e.Revision)
 	case KindLocal:
 		return a.local(*e.Order)
 	case KindOperator:

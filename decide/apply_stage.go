@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/steadycast/steadycast"
 )
@@ -17,6 +18,9 @@ import (
 
 // acksGuard is the guard that asks whether the nodes can carry a table out.
 const acksGuard = "acks"
+
+// answersGuard asks whether every name that has members keeps one.
+const answersGuard = "answers"
 
 const (
 	// revisionsKept is how many tables the ledger remembers besides the one in
@@ -47,19 +51,27 @@ type Ack struct {
 	Refusal string `json:"refusal,omitempty"`
 	// Changes are what it would change there, in sentences.
 	Changes []string `json:"changes,omitempty"`
+	// Emptied are the names that would have nobody left to answer with, by what this
+	// node reads in the table's text.
+	Emptied []string `json:"emptied,omitempty"`
 }
 
 // Sound cuts what a node says to its bounds.
 func (k Ack) Sound() Ack {
 	k.Refusal = cut(k.Refusal, ackText)
+	k.Changes, k.Emptied = few(k.Changes), few(k.Emptied)
+	return k
+}
+
+// few are as many of the texts as fit into the bound, and how many more there are.
+func few(texts []string) []string {
 	left := ackText
-	for i, c := range k.Changes {
-		if left -= len(c); left < 0 {
-			k.Changes = append(slices.Clone(k.Changes[:i]), fmt.Sprintf("and %d more", len(k.Changes)-i))
-			break
+	for i, t := range texts {
+		if left -= len(t); left < 0 {
+			return append(slices.Clone(texts[:i]), fmt.Sprintf("and %d more", len(texts)-i))
 		}
 	}
-	return k
+	return texts
 }
 
 // cut shortens a text to at most n bytes.
@@ -89,7 +101,7 @@ func (a *applying) stage(t Table, force bool) string {
 		return ""
 	}
 	if ps := t.Problems(); len(ps) > 0 {
-		return fmt.Sprintf("the table has %d problems; the first: %s", len(ps), ps[0])
+		return unsound(ps)
 	}
 	t = t.WithDefaults()
 	above := a.Table.Revision
@@ -110,6 +122,14 @@ func (a *applying) stage(t Table, force bool) string {
 	a.reply.Revision = t.Revision
 	a.event(steadycast.Event{Kind: steadycast.EventConfig, Actor: a.e.Actor, Reason: a.e.Reason, To: fmt.Sprintf("revision %d staged", t.Revision)})
 	return ""
+}
+
+// unsound says what is wrong with a table.
+func unsound(problems []Problem) string {
+	if len(problems) == 1 {
+		return fmt.Sprintf("the table has a problem: %s", problems[0])
+	}
+	return fmt.Sprintf("the table has %d problems; the first: %s", len(problems), problems[0])
 }
 
 // acks notes what nodes say of the staged table; the newest of a node counts.
@@ -186,6 +206,18 @@ func (s *state) unready(waived []string) []string {
 	return out
 }
 
+// keepsAnswers refuses the staged table if a node says that it leaves names
+// without anybody to answer with. The ledger reads no zones, so it goes by their word.
+func (a *applying) keepsAnswers() bool {
+	for _, k := range a.Acks {
+		if len(k.Emptied) > 0 {
+			a.refuse(answersGuard, fmt.Sprintf("after revision %d nobody would be left to answer with, by %s: %s", k.Revision, k.Node, strings.Join(k.Emptied, "; ")), "--force")
+			return false
+		}
+	}
+	return true
+}
+
 // announces: the ledger counts a unit of the site in.
 func (s *state) announces(site string) bool {
 	return slices.ContainsFunc(s.Units, func(u unitState) bool {
@@ -194,7 +226,10 @@ func (s *state) announces(site string) bool {
 }
 
 // activate puts the staged table into force, for all nodes at this position.
-func (a *applying) activate(revision uint64, waive []string, force bool) string {
+func (a *applying) activate(revision uint64, waive []string, force bool, within time.Duration) string {
+	if within < 0 || within > trialMost {
+		return fmt.Sprintf("a trial of %s; at most %s, or none", within, trialMost)
+	}
 	switch {
 	case !a.explained(a.e.Actor, a.e.Reason):
 		return ""
@@ -211,16 +246,23 @@ func (a *applying) activate(revision uint64, waive []string, force bool) string 
 		return ""
 	}
 	t := a.Staged.Table
-	if !force && !a.keepsFloors(t, true) {
+	if !force && (!a.keepsFloors(t, true) || !a.keepsAnswers()) {
 		return ""
 	}
+	was := *a.state
 	a.enforce(t)
+	if within > 0 {
+		a.beginTrial(&was, within)
+	}
 	return ""
 }
 
 // enforce makes a table the one in force, and remembers the one before.
 func (a *applying) enforce(t Table) {
 	was := fmt.Sprintf("revision %d", a.Table.Revision)
+	if a.Trial != nil {
+		was += " on trial"
+	}
 	reason := a.e.Reason
 	if a.e.Force {
 		reason += " (forced)"
@@ -229,7 +271,7 @@ func (a *applying) enforce(t Table) {
 	if a.Fleet != "" {
 		a.remember(t, reason)
 	}
-	a.Table, a.Staged, a.Acks = t, nil, nil
+	a.Table, a.Staged, a.Acks, a.Trial = t, nil, nil, nil
 	a.settle()
 }
 

@@ -11,7 +11,7 @@ import (
 // new ones were never announced; those it drops are forgotten.
 func (a *applying) table(t Table) string {
 	if ps := t.Problems(); len(ps) > 0 {
-		return fmt.Sprintf("the table has %d problems; the first: %s", len(ps), ps[0])
+		return unsound(ps)
 	}
 	t = t.WithDefaults()
 	born := a.Rules != 0
@@ -30,7 +30,8 @@ func (a *applying) table(t Table) string {
 
 // keepsFloors refuses a table that takes announcing sites away from a prefix it
 // keeps, below the floor in force: a wrong table withdraws everywhere at once.
-// A fleet's table may not drop a prefix as a whole either, while it is announced.
+// A fleet's table may not drop a prefix as a whole either, while it is announced,
+// nor take away more at once than the breaker lets fall.
 func (a *applying) keepsFloors(t Table, fleet bool) bool {
 	override := "withdraw the site by an order first, or give the prefix another floor in a revision of its own"
 	if fleet {
@@ -56,6 +57,12 @@ func (a *applying) keepsFloors(t Table, fleet bool) bool {
 			a.refuse(floorGuard, fmt.Sprintf("%d of %d would announce %s after revision %d; floor %d",
 				stay, len(was), p.Prefix, t.Revision, floor),
 				override)
+			return false
+		}
+		if limit := a.breakerLimit(len(a.of(p.Prefix).members)); fleet && len(was)-stay > limit {
+			a.refuse(breakerGuard, fmt.Sprintf("%d of the %d that announce %s would not after revision %d; more than %d at once is what trips the breaker",
+				len(was)-stay, len(was), p.Prefix, t.Revision, limit),
+				"take fewer away in each of several revisions, or --force")
 			return false
 		}
 	}

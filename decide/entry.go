@@ -2,6 +2,7 @@ package decide
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/steadycast/steadycast"
 )
@@ -48,6 +49,8 @@ type Entry struct {
 	Revision uint64   `json:"revision,omitempty"`
 	Waive    []string `json:"waive,omitempty"`
 	Force    bool     `json:"force,omitempty"`
+	// ConfirmWithin puts it on trial for that long; 0 into force for good.
+	ConfirmWithin time.Duration `json:"confirm_within_ns,omitempty"`
 	// Decision is the number of one that waits for a person.
 	Decision uint64 `json:"decision,omitempty"`
 	// Share is how much of its clients a site takes.
@@ -91,7 +94,9 @@ const (
 	KindReject     Kind = "reject"         // and no: Decision
 	KindStage      Kind = "table_stage"    // an admin lays a table before the nodes: Table, perhaps Force, with Decide.Seen
 	KindAck        Kind = "table_ack"      // what nodes say of it: Acks
-	KindActivate   Kind = "table_activate" // an admin puts it into force: Revision, perhaps Waive and Force, with Decide.Seen
+	KindActivate   Kind = "table_activate" // an admin puts it into force: Revision, perhaps Waive, Force and ConfirmWithin, with Decide.Seen
+	KindConfirm    Kind = "table_confirm"  // an admin ends the trial of Revision, which stays in force
+	KindRevert     Kind = "table_revert"   // the trial of Revision is over and nobody confirmed it, with Decide.Seen
 	KindLocal      Kind = "local"          // what a person did at a node without a ledger: Order, by the node's own word
 	KindOperator   Kind = "operator"       // an admin lets a person in, or changes his role or key: Operator
 	KindDismiss    Kind = "dismiss"        // an admin ends what a person may: Name

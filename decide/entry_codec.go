@@ -94,7 +94,9 @@ var kinds = []kindBodies{
 	{KindReject, bodyDecision, 0, steadycast.Mover},
 	{KindStage, bodyTable, bodyDecide | bodyForce, steadycast.Admin},
 	{KindAck, bodyAcks, 0, nobody},
-	{KindActivate, bodyRevision, bodyDecide | bodyWaive | bodyForce, steadycast.Admin},
+	{KindActivate, bodyRevision, bodyDecide | bodyWaive | bodyForce | bodyWithin, steadycast.Admin},
+	{KindConfirm, bodyRevision, 0, steadycast.Admin},
+	{KindRevert, bodyRevision, bodyDecide, nobody},
 	{KindLocal, bodyOrder, bodyDecide, nobody},
 	{KindOperator, bodyOperator, 0, steadycast.Admin},
 	{KindDismiss, bodyName, 0, steadycast.Admin},
@@ -143,6 +145,7 @@ const (
 	bodyWaive
 	bodyForce
 	bodyShare
+	bodyWithin
 )
 
 // bodies is the set of fields that are there.
@@ -169,6 +172,7 @@ func (e Entry) bodies() body {
 		{len(e.Waive) > 0, bodyWaive},
 		{e.Force, bodyForce},
 		{e.Share != nil, bodyShare},
+		{e.ConfirmWithin != 0, bodyWithin},
 	} {
 		if f.there {
 			b |= f.bit

@@ -86,10 +86,13 @@ func (f *Fleet) NextEnd() (at Time, ok bool) {
 }
 
 // Timed reports whether anything that waits for ledger time is pending: an
-// order's end, a breaker, a cooldown, a unit that is not In. While it is,
+// order's end, a trial's, a breaker, a cooldown, a unit that is not In. While it is,
 // ticks should be frequent, because time between entries is lost at a restart.
 func (f *Fleet) Timed() bool {
 	if _, ok := f.NextEnd(); ok {
+		return true
+	}
+	if f.s.Trial != nil {
 		return true
 	}
 	for _, fr := range f.s.Freezes {

@@ -196,10 +196,13 @@ func (s *stage) play(line string) []string {
 			if !refused {
 				k.Changes = []string{"nothing"}
 			}
+			if what, empties := strings.CutPrefix(no, "empties:"); empties {
+				k.Refusal, k.Emptied = "", []string{what}
+			}
 			e.Acks = append(e.Acks, k)
 		}
 		return s.say(s.apply(e))
-	case "activate": // REVISION [force] [waive=SITE,…]
+	case "activate": // REVISION [force] [waive=SITE,…] [within=SPAN]
 		e := s.entry(KindActivate)
 		e.Actor, e.Reason, e.Decide = "ann", text, &Decide{Seen: s.seen()}
 		e.Revision, _ = strconv.ParseUint(args[0], 10, 64)
@@ -207,9 +210,38 @@ func (s *stage) play(line string) []string {
 			if v, ok := strings.CutPrefix(w, "waive="); ok {
 				e.Waive = strings.Split(v, ",")
 			}
+			if v, ok := strings.CutPrefix(w, "within="); ok {
+				e.ConfirmWithin, _ = time.ParseDuration(v)
+			}
 			e.Force = e.Force || w == "force"
 		}
 		return s.say(s.apply(e))
+	case "confirm": // REVISION
+		e := s.entry(KindConfirm)
+		e.Actor, e.Reason = "ann", text
+		e.Revision, _ = strconv.ParseUint(args[0], 10, 64)
+		return s.say(s.apply(e))
+	case "revert": // REVISION
+		e := s.entry(KindRevert)
+		e.Actor, e.Decide = "auto", &Decide{Seen: s.seen()}
+		e.Revision, _ = strconv.ParseUint(args[0], 10, 64)
+		return s.say(s.apply(e))
+	case "config": // the newest N changes of the table that are remembered
+		var out []string
+		for _, p := range s.f.History() {
+			if e := p.Event; e.Kind == steadycast.EventConfig {
+				out = append(out, fmt.Sprintf("%s: %s: %s", arrow(e.From, e.To), e.Actor, e.Reason))
+			}
+		}
+		n, _ := strconv.Atoi(args[0])
+		return out[max(len(out)-n, 0):]
+	case "restored": // the machine goes on from its snapshot
+		twin := NewFleet()
+		if err := twin.Restore(s.f.Snapshot()); err != nil {
+			s.t.Fatal(err)
+		}
+		s.f = twin
+		return nil
 	case "revisions":
 		var out []string
 		for _, r := range s.f.View().Revisions {

@@ -85,6 +85,9 @@ func (s *state) sound() error {
 	if err := s.soundOperators(); err != nil {
 		return err
 	}
+	if err := s.soundTrial(); err != nil {
+		return err
+	}
 	if s.Staged != nil {
 		if ps := s.Staged.Table.Problems(); len(ps) > 0 {
 			return fmt.Errorf("staged table: %s", ps[0])

@@ -26,6 +26,8 @@ type View struct {
 	Unready []string `json:"unready,omitempty"`
 	// Revisions were in force, oldest first; the last is. Their content is asked for.
 	Revisions []Revision `json:"revisions,omitempty"`
+	// Trial is set while the table in force waits for somebody to confirm it.
+	Trial *Trial `json:"trial,omitempty"`
 	// Decisions wait for a person, oldest first.
 	Decisions []Decision `json:"decisions,omitempty"`
 	// Shares are the sites that take less of a service than all who would come, in
@@ -147,6 +149,11 @@ func (s *state) view() View {
 	for _, r := range s.Revisions {
 		r.Table = nil
 		v.Revisions = append(v.Revisions, r)
+	}
+	if s.Trial != nil {
+		t := *s.Trial
+		t.Back, t.LeftMS = nil, max(int64(t.Until-s.LT), 0)
+		v.Trial = &t
 	}
 	for _, d := range s.Decisions {
 		d.LeftMS = int64(d.Until - s.LT)

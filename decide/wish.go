@@ -56,6 +56,8 @@ type Wish struct {
 	Waive    []string             `json:"waive,omitempty"`
 	Force    bool                 `json:"force,omitempty"`
 	Share    *ShareOrder          `json:"share,omitempty"`
+	// ConfirmWithin is how long the table is on trial.
+	ConfirmWithin time.Duration `json:"confirm_within_ns,omitempty"`
 }
 
 // Context is what a wish of this kind is signed in.
@@ -134,6 +136,7 @@ func (w Wish) Into(e *Entry) {
 	e.Scope, e.Operator, e.Name, e.Decision = w.Scope, w.Operator, w.Name, w.Decision
 	e.Table, e.Revision, e.Waive, e.Force = w.Table, w.Revision, w.Waive, w.Force
 	e.Share = w.Share
+	e.ConfirmWithin = w.ConfirmWithin
 	if w.Order != nil {
 		o := *w.Order
 		o.Actor, o.Reason = w.By, w.Reason

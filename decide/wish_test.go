@@ -96,7 +96,7 @@ func newSigning(args []string) (*signing, string) {
 func wishOf(s *state, e Entry, by string) Wish {
 	w := Wish{Fleet: s.Fleet, Epoch: s.Fence.Epoch, By: by, Serial: 1, At: s.LT, Kind: e.Kind, Reason: e.Reason,
 		Scope: e.Scope, Operator: e.Operator, Name: e.Name, Decision: e.Decision,
-		Table: e.Table, Revision: e.Revision, Waive: e.Waive, Force: e.Force}
+		Table: e.Table, Revision: e.Revision, Waive: e.Waive, Force: e.Force, ConfirmWithin: e.ConfirmWithin}
 	if i, ok := s.operatorAt(by); ok {
 		w.Serial = s.Operators[i].Serial + 1
 	}

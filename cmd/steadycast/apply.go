@@ -22,14 +22,25 @@ import (
 // applyFlags are those of apply and rollback.
 type applyFlags struct {
 	changeFlags
-	waive []string
+	waive  []string
+	within time.Duration
 }
 
 func (f *applyFlags) register(cmd *cobra.Command) {
 	f.common(cmd.Flags())
-	cmd.Flags().BoolVar(&f.force, "force", false, "pass the floors that the table breaks; they are named and recorded")
+	cmd.Flags().DurationVar(&f.within, "confirm-within", 0, "put it on trial: the table before comes back by itself unless steadycast confirm is\nsaid within this time, for example 5m")
+	cmd.Flags().BoolVar(&f.force, "force", false, "pass the guards that the table meets; they are named and recorded")
 	cmd.Flags().StringSliceVar(&f.waive, "waive", nil, "sites that announce and may go without having said yes")
 	cmd.Flags().DurationVar(&f.wait, "wait", defaultWait, "how long the nodes may take to say what they make of it")
+}
+
+// sound finds mistakes that need no daemon.
+func (f *applyFlags) sound() error {
+	if f.within < 0 || f.within > 24*time.Hour {
+		return usageError(fmt.Errorf("--confirm-within: %s is not between 0s and 24h", f.within))
+	}
+	_, err := f.check(nil)
+	return err
 }
 
 func newApplyCommand(c *cli) *cobra.Command {
@@ -40,12 +51,16 @@ func newApplyCommand(c *cli) *cobra.Command {
 host and said what it would change there, and put it into force at one moment for
 all. A node that refuses, or is silent, keeps it from coming into force; --waive
 names the sites that may go without. A table that takes announcements below a
-floor, or a whole prefix away, is refused with the numbers.
+floor, a whole prefix away, or more sites at once than the breaker lets fall, and
+one that leaves a name nobody to answer with, is refused with the numbers.
+
+With --confirm-within the table is on trial: where nobody confirms it in time, the
+ledger puts the one before back by itself, whichever voter leads then.
 
 Exit codes: 3 when it is staged and not in force, or refused.`,
-		Example: "  steadycast diff fleet.yaml\n  steadycast apply fleet.yaml --dry-run --reason \"two more prefixes\"\n  steadycast apply fleet.yaml --reason \"two more prefixes, CHG-4420\"",
+		Example: "  steadycast diff fleet.yaml\n  steadycast apply fleet.yaml --dry-run --reason \"two more prefixes\"\n  steadycast apply fleet.yaml --reason \"two more prefixes, CHG-4420\"\n  steadycast apply fleet.yaml --confirm-within 5m --reason \"new checks\" && sleep 120 && steadycast confirm --reason \"all is well\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := f.check(nil); err != nil {
+			if err := f.sound(); err != nil {
 				return err
 			}
 			next, ps := config.LoadTable(args[0])
@@ -64,7 +79,7 @@ func newRollbackCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rollback REVISION --reason WHY", Short: "Give the fleet an older table again, as a new revision", GroupID: groupConfigure, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := f.check(nil); err != nil {
+			if err := f.sound(); err != nil {
 				return err
 			}
 			n, err := revisionOf(args[0])
@@ -167,7 +182,7 @@ func (c *cli) applyTable(ctx context.Context, f *applyFlags, verb string, table 
 		return err
 	}
 	activate := change{verb: verb, wish: func(force bool) decide.Wish {
-		return decide.Wish{Kind: decide.KindActivate, Revision: n, Waive: f.waive, Force: force}
+		return decide.Wish{Kind: decide.KindActivate, Revision: n, Waive: f.waive, Force: force, ConfirmWithin: f.within}
 	}}
 	if got, err = c.enter(ctx, client, &f.changeFlags, activate); err != nil {
 		var e *api.Error
@@ -177,7 +192,44 @@ func (c *cli) applyTable(ctx context.Context, f *applyFlags, verb string, table 
 		return c.refused(err)
 	}
 	got.Reply.Revision = n
+	if f.within > 0 {
+		return c.said(got, "revision %d is on trial, at %s: in %s the table before comes back. Next: %s\n", n, got.Reply.Fence,
+			f.within, c.command(fmt.Sprintf("steadycast confirm %d --reason WHY", n)))
+	}
 	return c.said(got, "revision %d is in force, at %s\n", n, got.Reply.Fence)
+}
+
+func newConfirmCommand(c *cli) *cobra.Command {
+	f := &changeFlags{}
+	cmd := &cobra.Command{
+		Use: "confirm [REVISION] --reason WHY", Short: "Let the table that is on trial stay in force", GroupID: groupConfigure, Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := f.check(nil); err != nil {
+				return err
+			}
+			client := c.client()
+			defer client.Close()
+			var on api.Staged
+			if err := client.Get(cmd.Context(), "staged", nil, &on); err != nil {
+				return err
+			}
+			if on.Trial == nil {
+				return &exitError{exitNotFound, fmt.Errorf("no table is on trial: revision %d is in force for good. Next: steadycast revisions", on.Active)}
+			}
+			n := on.Trial.Revision
+			if len(args) > 0 {
+				var err error
+				if n, err = revisionOf(args[0]); err != nil {
+					return err
+				}
+			}
+			return c.perform(cmd.Context(), f, change{verb: fmt.Sprintf("confirm %d", n), wish: func(bool) decide.Wish {
+				return decide.Wish{Kind: decide.KindConfirm, Revision: n}
+			}})
+		},
+	}
+	f.common(cmd.Flags())
+	return cmd
 }
 
 // awaitAcks shows what each node says of the staged table, until nobody is
@@ -293,7 +345,10 @@ func renderRevisions(s style, p *api.Revisions) string {
 	t := &table{columns: words(">REVISION", "STATE", "SINCE", "BY", "WHY")}
 	for _, r := range p.Items {
 		state, i, since := "", plain, ""
-		if r.Active {
+		switch {
+		case r.Active && p.Trial != nil:
+			state, i = "on trial", yellow
+		case r.Active:
 			state, i = "in force", green
 		}
 		if !r.At.IsZero() {
@@ -302,6 +357,11 @@ func renderRevisions(s style, p *api.Revisions) string {
 		t.add(cell{text: strconv.FormatUint(r.Revision, 10)}, cell{state, i}, cell{text: since}, cell{text: r.Actor}, cell{text: r.Reason})
 	}
 	out := t.render(s)
+	if p.Trial != nil {
+		var b strings.Builder
+		s.labelled(&b, "Trial", yellow, p.Trial.String())
+		out += b.String()
+	}
 	if len(p.Skewed) > 0 {
 		var b strings.Builder
 		s.labelled(&b, "Skewed", red, strings.Join(p.Skewed, "; "))

@@ -8,7 +8,7 @@ func commands(c *cli) []*cobra.Command {
 	all := []*cobra.Command{
 		newStatusCommand(c), newSitesCommand(c), newWhyCommand(c), newRoutesCommand(c), newPeersCommand(c),
 		newChecksCommand(c), newDecisionsCommand(c), newGuardsCommand(c), newRTOCommand(c), newDNSCommand(c), newHistoryCommand(c), newEventsCommand(c), newVersionCommand(c),
-		newCheckCommand(c), newReloadCommand(c), newApplyCommand(c), newDiffCommand(c), newRevisionsCommand(c), newRollbackCommand(c), newPKICommand(c), newOperatorCommand(c),
+		newCheckCommand(c), newReloadCommand(c), newApplyCommand(c), newConfirmCommand(c), newDiffCommand(c), newRevisionsCommand(c), newRollbackCommand(c), newPKICommand(c), newOperatorCommand(c),
 		newRunCommand(c), newSpeakerCommand(c), newAgentCommand(c), newLedgerCommand(c), newDemoCommand(c), newSimulateCommand(c),
 		newFaultCommand(c, "kill", "Kill the service of a demo's site", "the service of %s is killed"),
 		newFaultCommand(c, "heal", "Bring the service of a demo's site back", "the service of %s is back"),

@@ -146,7 +146,16 @@ func (s *Snapshot) judge(w *decide.Wish) ([]string, error) {
 	case w.Kind == decide.KindStage && w.Table != nil:
 		return s.followsStage(w), nil
 	case w.Kind == decide.KindActivate:
-		return []string{fmt.Sprintf("revision %d comes into force for every node at once", w.Revision)}, nil
+		out := []string{fmt.Sprintf("revision %d comes into force for every node at once", w.Revision)}
+		if w.ConfirmWithin > 0 {
+			out = append(out, fmt.Sprintf("it is on trial: unless somebody confirms it within %s, the table before comes back by itself", Span(w.ConfirmWithin)))
+		}
+		return out, nil
+	case w.Kind == decide.KindConfirm:
+		if t := s.trial(); t == nil || t.Revision != w.Revision {
+			return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("revision %d is not on trial", w.Revision), Next: "steadycast revisions"}
+		}
+		return []string{fmt.Sprintf("revision %d stays in force", w.Revision)}, nil
 	case w.Kind == decide.KindDismiss:
 		return []string{"nothing that " + w.Name + " signs is taken any more; what was entered stands"}, nil
 	}
@@ -155,7 +164,7 @@ func (s *Snapshot) judge(w *decide.Wish) ([]string, error) {
 
 // verbs are the commands that make a wish of each kind.
 var verbs = map[decide.Kind]string{
-	decide.KindStage: "apply FILE", decide.KindActivate: "apply FILE",
+	decide.KindStage: "apply FILE", decide.KindActivate: "apply FILE", decide.KindConfirm: "confirm",
 	decide.KindOrderClear: "undrain", decide.KindOperator: "operator add", decide.KindDismiss: "operator dismiss",
 }
 

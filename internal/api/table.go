@@ -22,14 +22,65 @@ type Staged struct {
 	Acks     []decide.Ack `json:"acks"`
 	// Unready are the sites that announce and have not said yes, each with why.
 	Unready []string `json:"unready"`
+	// Trial is what waits to be confirmed.
+	Trial *Trial `json:"trial,omitempty"`
+}
+
+// Trial is the table in force while nobody has confirmed it.
+type Trial struct {
+	Revision uint64 `json:"revision"`
+	// Before comes back by itself when nobody confirms it in LeftMS.
+	Before uint64 `json:"before"`
+	LeftMS int64  `json:"left_ms"`
+	Actor  string `json:"actor"`
+	Reason string `json:"reason"`
+	// Held says which guard keeps it from coming back, once it is time.
+	Held string `json:"held,omitempty"`
+}
+
+// String is the trial in one line for people.
+func (t *Trial) String() string {
+	if t.Held != "" {
+		return fmt.Sprintf("revision %d was on trial and nobody confirmed it, but revision %d does not come back: %s", t.Revision, t.Before, t.Held)
+	}
+	return fmt.Sprintf("revision %d comes back in %s unless somebody says: steadycast confirm %d (%s put it on trial: %s)",
+		t.Before, Span(time.Duration(t.LeftMS)*time.Millisecond), t.Revision, t.Actor, t.Reason)
+}
+
+// judgeTrial asks for a word on the table that is on trial.
+func (s *Snapshot) judgeTrial(sum *Summary, _ []Row, _ []Tally) {
+	switch t := s.trial(); {
+	case t == nil:
+	case t.Held != "":
+		sum.say(LevelDegraded, "a table nobody confirmed is held in force", "steadycast revisions")
+	default:
+		sum.say(LevelOK, "the table is on trial", fmt.Sprintf("steadycast confirm %d --reason WHY", t.Revision))
+	}
+}
+
+// trial is what the view says of one, as of now.
+func (s *Snapshot) trial() *Trial {
+	v := s.View.Trial
+	if v == nil {
+		return nil
+	}
+	t := &Trial{Revision: v.Revision, Before: v.Before, Actor: v.Actor, Reason: v.Reason}
+	if t.LeftMS = v.LeftMS; !s.ViewAt.IsZero() {
+		t.LeftMS = max(v.LeftMS-s.At.Sub(s.ViewAt).Milliseconds(), 0)
+	}
+	if v.Held != nil {
+		t.Held = v.Held.String()
+	}
+	return t
 }
 
 func (s *Server) getStaged(r *http.Request) (any, error) {
 	if _, err := query(r); err != nil {
 		return nil, err
 	}
-	v := s.backend.Snapshot().View
-	out := Staged{Active: v.Table.Revision, Acks: listed(v.Acks), Unready: listed(v.Unready)}
+	snap := s.snapshot()
+	v := snap.View
+	out := Staged{Active: v.Table.Revision, Acks: listed(v.Acks), Unready: listed(v.Unready), Trial: snap.trial()}
 	if w := v.Staged; w != nil {
 		out.Revision, out.Actor, out.Reason = w.Table.Revision, w.Actor, w.Reason
 	}
@@ -52,6 +103,8 @@ type Revisions struct {
 	Items []RevisionRow `json:"items"`
 	// Skewed are the sites that act on another revision than the one in force.
 	Skewed []string `json:"skewed"`
+	// Trial is what waits to be confirmed.
+	Trial *Trial `json:"trial,omitempty"`
 }
 
 func (s *Server) getRevisions(r *http.Request) (any, error) {
@@ -72,7 +125,7 @@ func (s *Server) getRevisions(r *http.Request) (any, error) {
 	if len(rows) == 0 { // a node's own ledger counts, and does not remember
 		rows = append(rows, RevisionRow{Revision: snap.View.Table.Revision, Active: true})
 	}
-	out := Revisions{At: snap.At, Items: rows}
+	out := Revisions{At: snap.At, Items: rows, Trial: snap.trial()}
 	ctx, cancel := context.WithTimeout(r.Context(), backendTime)
 	defer cancel()
 	sites, _ := s.backend.SitesNow(ctx) // without the ledger there is nothing to compare
@@ -126,6 +179,9 @@ func (s *Snapshot) followsStage(w *decide.Wish) []string {
 	out := []string{fmt.Sprintf("%d sites that announce try it, and say what it would change there: %s", len(asked), orNone(asked))}
 	if x := s.View.Staged; x != nil {
 		out = append(out, fmt.Sprintf("it takes the place of revision %d, which %s staged: %s", x.Table.Revision, x.Actor, x.Reason))
+	}
+	if t := s.trial(); t != nil {
+		out = append(out, "the table in force is on trial, and its end drops what is staged by then: "+t.String())
 	}
 	return append(out, "it comes into force for every node at once, when all of them have said yes")
 }

@@ -37,6 +37,7 @@ type leader struct {
 	beats  []heard  // in order of site
 	absent []absent // units that are In and not named by fresh beats
 	denied []denial
+	held   time.Duration // when it was last tried to end a trial
 
 	cross  *crossBox // what this process hears of everybody's observations
 	verify Verifier  // opens the evidence of requests; nil where nobody signs
@@ -160,6 +161,9 @@ func (l *leader) duties(now time.Duration) (decide.Entry, bool) {
 	if e, ok := l.compare(now); ok {
 		return e, true
 	}
+	if e, ok := l.revert(now); ok {
+		return e, true
+	}
 	if now >= l.tickAt() {
 		return l.entry(now, decide.KindTick), true
 	}
@@ -172,7 +176,35 @@ func (l *leader) wake() time.Duration {
 	for _, a := range l.absent {
 		at = min(at, a.since+lostAfter)
 	}
+	if l.view.Trial != nil {
+		at = min(at, l.revertAt())
+	}
 	return at
+}
+
+// revertAt is when to look whether the table on trial has to go: when its time is
+// over, and after that, while a guard holds it, once a second. Not before this
+// leader has heard the sites: who announces is what the guards count.
+func (l *leader) revertAt() time.Duration {
+	over := l.start + time.Duration(l.view.Trial.Until-l.base)*time.Millisecond
+	return max(over, l.start+beatFresh, l.held+time.Second)
+}
+
+// revert ends a trial that nobody confirmed. That a guard holds it is written down
+// once, as a denial is.
+func (l *leader) revert(now time.Duration) (decide.Entry, bool) {
+	t := l.view.Trial
+	if t == nil || now < l.revertAt() {
+		return decide.Entry{}, false
+	}
+	e := l.entry(now, decide.KindRevert)
+	e.Revision = t.Revision
+	l.look(now, &e)
+	r, err := l.fleet.Try(e)
+	if l.held = now; err != nil || r.Invalid != "" || r.Refused != nil && t.Held != nil && t.Held.Guard == r.Refused.Guard {
+		return decide.Entry{}, false
+	}
+	return e, true
 }
 
 // tickAt is when time must be proposed: just when something ends by itself, and

@@ -41,6 +41,7 @@ type viewDelta struct {
 	Staged    *[]decide.Staged       `json:"staged,omitempty"`
 	Acks      []decide.Ack           `json:"acks,omitempty"`
 	Unready   *[]string              `json:"unready,omitempty"`
+	Trial     *[]decide.Trial        `json:"trial,omitempty"`
 	Decisions *[]decide.Decision     `json:"decisions,omitempty"`
 	Operators *[]decide.OperatorView `json:"operators,omitempty"`
 	Shares    *[]decide.ShareView    `json:"shares,omitempty"`
@@ -96,6 +97,12 @@ func difference(was, is *decide.View) (d viewDelta, ok bool) {
 		d.Shares = whole(is.Shares)
 	}
 	d.staged(was, is)
+	if !same(was.Trial, is.Trial) {
+		d.Trial = &[]decide.Trial{}
+		if is.Trial != nil {
+			d.Trial = &[]decide.Trial{*is.Trial}
+		}
+	}
 	if !slices.Equal(was.Decisions, is.Decisions) {
 		d.Decisions = whole(is.Decisions)
 	}
@@ -157,6 +164,12 @@ func (d *viewDelta) follow(was *decide.View) (decide.View, error) {
 	}
 	if d.Unready != nil {
 		is.Unready = *d.Unready
+	}
+	if d.Trial != nil {
+		is.Trial = nil
+		for _, t := range *d.Trial {
+			is.Trial = &t
+		}
 	}
 	if d.Decisions != nil {
 		is.Decisions = *d.Decisions

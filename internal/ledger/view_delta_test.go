@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -70,7 +71,7 @@ func TestDeltaFollows(t *testing.T) {
 		apply(decide.KindGenesis, func(e *decide.Entry) { e.Table, e.Charter = &table, &decide.Charter{Fleet: "test"} })
 		for range rapid.IntRange(1, 40).Draw(rt, "entries") {
 			site := rapid.SampledFrom(sites).Draw(rt, "site")
-			switch k := rapid.SampledFrom([]decide.Kind{decide.KindTick, decide.KindVerdict, decide.KindVerdict, decide.KindDecide, decide.KindIn, decide.KindOrder, decide.KindOrderClear, decide.KindFreeze, decide.KindThaw, decide.KindTable, decide.KindStage, decide.KindAck, decide.KindAck, decide.KindOperator, decide.KindShare, decide.KindEpoch}).Draw(rt, "kind"); k {
+			switch k := rapid.SampledFrom([]decide.Kind{decide.KindTick, decide.KindVerdict, decide.KindVerdict, decide.KindDecide, decide.KindIn, decide.KindOrder, decide.KindOrderClear, decide.KindFreeze, decide.KindThaw, decide.KindTable, decide.KindStage, decide.KindAck, decide.KindAck, decide.KindActivate, decide.KindActivate, decide.KindConfirm, decide.KindRevert, decide.KindOperator, decide.KindShare, decide.KindEpoch}).Draw(rt, "kind"); k {
 			case decide.KindVerdict:
 				apply(k, func(e *decide.Entry) {
 					e.Verdicts = []steadycast.Verdict{{Site: site, Service: "web", State: rapid.SampledFrom([]steadycast.State{steadycast.Healthy, steadycast.Unhealthy}).Draw(rt, "state"), Reason: "r"}}
@@ -114,6 +115,15 @@ func TestDeltaFollows(t *testing.T) {
 						e.Acks[0].Revision = s.Table.Revision
 					}
 				})
+			case decide.KindActivate:
+				apply(k, func(e *decide.Entry) {
+					e.Reason, e.Revision, e.Waive, e.ConfirmWithin = "r", 1, sites, 2*time.Second
+					if s := f.View().Staged; s != nil {
+						e.Revision = s.Table.Revision
+					}
+				})
+			case decide.KindConfirm, decide.KindRevert:
+				apply(k, func(e *decide.Entry) { e.Revision = f.View().Table.Revision })
 			case decide.KindOperator:
 				apply(k, func(e *decide.Entry) {
 					o := operator(site, steadycast.Admin)

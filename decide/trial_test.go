@@ -115,7 +115,7 @@ func TestTrials(t *testing.T) {
 				if (r.Refused == nil) != m.trial {
 					rt.Fatalf("on trial %t: %s", m.trial, text(r))
 				}
-				m.trial, m.good = false, m.good
+				m.trial = false
 				if r.Refused == nil {
 					m.good = m.inForce
 				}

@@ -16,13 +16,14 @@ const module = "github.com/steadycast/steadycast"
 // statement of policy: a new package is added here in the same commit, with its
 // reason. "." is the root package; "all" is everything in the plan.
 var floorplan = map[string]string{
-	"":       "",  // values only; everything speaks in them
-	"decide": ".", // judges; pure, so it may see nothing that acts
-	"probe":  ".", // sees
-	"bgp":    ".", // announces; the four verbs never import one another
+	"":       "",          // values only; everything speaks in them
+	"decide": ".",         // judges; pure, so it may see nothing that acts
+	"probe":  ".",         // sees
+	"bgp":    ". bgp/bfd", // announces; the four verbs never import one another
 
 	"dnsfallback": ".", // answers; it is told what the fleet decided, and asks nobody
 
+	"bgp/bfd":  "",  // is the way to a router whole; packets and time, nothing of ours
 	"bgp/sink": ".", // a router that only listens; a stranger to the speaker
 
 	"internal/config":  ". decide probe bgp dnsfallback",                                    // settings types belong to their users

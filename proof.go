@@ -48,7 +48,34 @@ type Peer struct {
 	Malformed uint64 `json:"malformed"`
 	// Announced counts prefixes this peer holds from us.
 	Announced int `json:"announced"`
+	// BFD is the BFD session beside it; nil where there is none.
+	BFD *BFD `json:"bfd,omitempty"`
 }
+
+// BFD is the BFD session with one router (RFC 5880).
+type BFD struct {
+	// State of this end is admin-down, down, init or up, since Since; Remote is
+	// what the router said of its own last.
+	State  string    `json:"state"`
+	Remote string    `json:"remote"`
+	Since  time.Time `json:"since"`
+	// Why it is not up, in words; empty when it is.
+	Why string `json:"why,omitempty"`
+	// Interval at which packets leave; Detection is the silence of the router's
+	// after which it is taken for gone, 0 before it was heard.
+	Interval  time.Duration `json:"interval_ns"`
+	Detection time.Duration `json:"detection_ns,omitempty"`
+	// Downs counts losses of a session that was up.
+	Downs uint64 `json:"downs"`
+	// Sent and Received count packets. Dropped ones were malformed, of no session,
+	// or from more than one hop away.
+	Sent     uint64 `json:"sent"`
+	Received uint64 `json:"received"`
+	Dropped  uint64 `json:"dropped"`
+}
+
+// Up reports whether each end hears the other.
+func (b *BFD) Up() bool { return b != nil && b.State == "up" }
 
 // The states of a peer that others rest on.
 const (

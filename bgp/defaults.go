@@ -41,6 +41,9 @@ func (s Settings) WithDefaults() Settings {
 		// the hold time.
 		setDefault(&n.Keepalive, max(time.Second, (n.HoldTime/3).Truncate(time.Second)))
 		setDefault(&n.ConnectRetry, defaultConnectRetry)
+		if n.BFD != nil {
+			n.BFD = new(n.BFD.WithDefaults())
+		}
 		if len(n.Families) == 0 {
 			n.Families = families
 		}

@@ -36,9 +36,10 @@ const (
 	codeFSM       = 5
 	codeCease     = 6
 	codeSendHold  = 8
-	subShutdown   = 2 // of Cease: Administrative Shutdown
-	subReset      = 4 // of Cease: Administrative Reset
-	subDeconfig   = 3 // of Cease: Peer De-configured
+	subShutdown   = 2  // of Cease: Administrative Shutdown
+	subReset      = 4  // of Cease: Administrative Reset
+	subDeconfig   = 3  // of Cease: Peer De-configured
+	subBFDDown    = 10 // of Cease: BFD Down (RFC 9384)
 	maxReasonText = 255
 )
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/bgp/bfd"
 )
 
 // The states of a session, as steadycast.Peer says them.
@@ -40,6 +41,7 @@ type neighbor struct {
 	logger   *slog.Logger
 	changed  func() // something a snapshot shows is new
 	doors    *listeners
+	watch    watch
 	engine   *engine
 	pusher   pusher
 	allow    atomic.Pointer[allowList]
@@ -73,7 +75,7 @@ type neighborView struct {
 	refusal string
 }
 
-func newNeighbor(s Settings, n Neighbor, logger *slog.Logger, doors *listeners, changed func()) (*neighbor, error) {
+func newNeighbor(s Settings, n Neighbor, logger *slog.Logger, doors *listeners, host *bfd.Host, changed func()) (*neighbor, error) {
 	password, err := n.secret()
 	if err != nil {
 		return nil, err
@@ -83,6 +85,7 @@ func newNeighbor(s Settings, n Neighbor, logger *slog.Logger, doors *listeners, 
 		logger: logger.With("peer", n.Name), changed: changed, doors: doors,
 		done: make(chan struct{}), state: stateIdle, since: time.Now(), sent: newSentTable(),
 	}
+	nb.watch.init(nb, host)
 	nb.allow.Store(newAllowList(s.Allow))
 	nb.retry.Store(int64(n.ConnectRetry))
 	if nb.engine, err = newEngine(nb.asn, s.RouterID, nb.logger); err != nil {
@@ -124,6 +127,7 @@ func (n *neighbor) current() Neighbor {
 func (n *neighbor) become(s Settings, cfg Neighbor, allow *allowList, routes []steadycast.Route) <-chan struct{} {
 	n.allow.Store(allow)
 	n.retry.Store(int64(cfg.ConnectRetry))
+	n.watch.become(cfg.BFD)
 	return n.pusher.wish(func() { n.pusher.settings, n.pusher.cfg, n.pusher.routes = s, cfg, routes })
 }
 
@@ -138,6 +142,8 @@ func (n *neighbor) run(ctx context.Context) {
 	if n.former != nil {
 		<-n.former
 	}
+	n.watch.start()
+	defer n.watch.stop() // last of all: a router may withdraw on it
 	for ctx.Err() == nil {
 		n.enter(stateConnect, nil)
 		router, err := n.connect(ctx, &d)
@@ -160,6 +166,7 @@ func (n *neighbor) run(ctx context.Context) {
 			n.enter(stateIdle, nil)
 			select {
 			case <-time.After(pause):
+			case <-n.watch.back:
 			case <-ctx.Done():
 			}
 		}

@@ -13,6 +13,8 @@ const (
 	// settleTime is how long a route may be missing at an established session
 	// before that is an alarm.
 	settleTime = 2 * time.Second
+	// bfdSettleTime is the same for BFD, which starts with a packet a second.
+	bfdSettleTime = 10 * time.Second
 	// publishGap is the least time between two snapshots; it grows with what
 	// one costs, so that ten thousand rows never take more than a tenth of a
 	// core.
@@ -71,6 +73,7 @@ func (s *Speaker) build() {
 	up := false
 	for i, n := range neighbors {
 		v := n.look()
+		v.peer.BFD = n.watch.look()
 		v.sent = markStale(v.sent, set.Routes, n.pusher.wanted())
 		a.Peers = append(a.Peers, v.peer)
 		if i == 0 {
@@ -89,6 +92,9 @@ func (s *Speaker) build() {
 		}
 		if p := n.pusher.trouble(); p != "" {
 			alarms = append(alarms, n.cfg.Name+": GoBGP refused a route: "+p)
+		}
+		if b := v.peer.BFD; v.peer.Up() && b != nil && !b.Up() && time.Since(b.Since) > bfdSettleTime && time.Since(v.peer.Since) > bfdSettleTime {
+			alarms = append(alarms, fmt.Sprintf("%s: BFD is %s: %s; only the hold time would notice that the router is gone", n.cfg.Name, b.State, b.Why))
 		}
 		if v.peer.Up() && time.Since(v.peer.Since) > settleTime && time.Since(appliedAt) > settleTime {
 			if m := missing(set.Routes, v); m != "" {

@@ -102,6 +102,11 @@ func (s *Speaker) compare(o *neighbor, next Settings, n Neighbor) (ChangeKind, s
 	if secret, err := n.secret(); err != nil || secret != o.password {
 		resets = append(resets, "password")
 	}
+	if cur.BFD != nil && n.BFD == nil {
+		// Several routers take AdminDown for the end of the way, and all of them
+		// silence; the routes would go in any case.
+		resets = append(resets, "bfd")
+	}
 	if len(resets) > 0 {
 		return ChangeReset, fmt.Sprintf("%s changed: session %s will be reset", strings.Join(resets, ", "), n.Name)
 	}
@@ -123,6 +128,8 @@ func (s *Speaker) compare(o *neighbor, next Settings, n Neighbor) (ChangeKind, s
 		return ChangeAttributes, fmt.Sprintf("no longer allowed, will be withdrawn: %s", strings.Join(gone, ", "))
 	case len(reasons) > 0:
 		return ChangeAttributes, fmt.Sprintf("%s changed: routes that differ are sent again, session %s stays", strings.Join(reasons, ", "), n.Name)
+	case !reflect.DeepEqual(cur.BFD, n.BFD):
+		return ChangeAttributes, fmt.Sprintf("bfd changed: agreed with the router in flight, session %s stays", n.Name)
 	case cur.ConnectRetry != n.ConnectRetry:
 		return ChangeNone, "connect_retry changed: used from the next attempt"
 	default:
@@ -156,7 +163,7 @@ func (s *Speaker) Reconfigure(next Settings) error {
 		if st.Kind != ChangeAdd && st.Kind != ChangeReset {
 			continue
 		}
-		nb, err := newNeighbor(next, st.next, s.logger, &s.doors, s.changed)
+		nb, err := newNeighbor(next, st.next, s.logger, &s.doors, &s.bfd, s.changed)
 		if err != nil {
 			s.mu.Unlock()
 			for _, nb := range fresh {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/bgp/bfd"
 )
 
 // Settings is the `bgp:` section of node.yaml.
@@ -56,6 +57,9 @@ type Neighbor struct {
 	Keepalive time.Duration `yaml:"keepalive"`
 	// ConnectRetry is the pause between attempts to connect; default 2s, grown to 30s with jitter while refused.
 	ConnectRetry time.Duration `yaml:"connect_retry"`
+	// BFD notices within a second that the router, or the way to it, is gone (RFC
+	// 5880, 5881), and ends the session then; nil, the default: the hold time does.
+	BFD *bfd.Settings `yaml:"bfd"`
 	// Families are ipv4, ipv6; default: the families of Allow.
 	Families []string `yaml:"families"`
 	// NextHop4 and NextHop6 are announced as next hop per family. Default: the

@@ -113,6 +113,7 @@ func (s Settings) checkNeighbor(f findings, i int) {
 	checkEndpoint(f, n)
 	checkTransport(f, n, n.internal(s))
 	checkTimers(f, n)
+	checkBFD(f, n)
 	s.checkFamilies(f, n)
 	checkPreference(f, n, n.internal(s))
 }
@@ -180,6 +181,16 @@ func checkTimers(f findings, n Neighbor) {
 	}
 	if n.ConnectRetry < 100*time.Millisecond || n.ConnectRetry > 5*time.Minute {
 		f.add("connect_retry", "%s is outside 100ms…5m; leave it out for %s", n.ConnectRetry, defaultConnectRetry)
+	}
+}
+
+func checkBFD(f findings, n Neighbor) {
+	if n.BFD == nil {
+		return
+	}
+	n.BFD.Problems(func(key, text string) { f.below("bfd").add(key, "%s", text) })
+	if n.Multihop > 1 || n.TTLSecurity > 1 {
+		f.add("bfd", "is for a router one hop away (RFC 5881), and this one may be farther by multihop or ttl_security; remove one of them")
 	}
 }
 

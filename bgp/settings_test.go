@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/bgp/bfd"
 )
 
 func plain() Settings {
@@ -82,6 +83,11 @@ func TestProblems(t *testing.T) {
 		{func(s *Settings, n *Neighbor) { n.Password = string(make([]byte, 81)) }, "neighbors[0].password: is 81 octets; TCP-MD5 takes 1…80"},
 		{func(s *Settings, n *Neighbor) { n.Password, n.PasswordFile = "x", "/y" }, "neighbors[0].password_file: stands beside password; keep one of them, better the file"},
 		{func(s *Settings, n *Neighbor) { n.TTLSecurity, n.Multihop = 1, 2 }, "neighbors[0].multihop: stands beside ttl_security, which already says how far the router may be; keep one of them"},
+		{func(s *Settings, n *Neighbor) { n.BFD = &bfd.Settings{} }, ""},
+		{func(s *Settings, n *Neighbor) { n.BFD = &bfd.Settings{Interval: time.Millisecond} }, "neighbors[0].bfd.interval: 1ms is outside 10ms…10s; leave it out for 300ms"},
+		{func(s *Settings, n *Neighbor) { n.BFD = &bfd.Settings{Interval: 20*time.Millisecond + 1} }, "neighbors[0].bfd.interval: 20.000001ms is not whole microseconds, which is all the packet carries (RFC 5880 §4.1)"},
+		{func(s *Settings, n *Neighbor) { n.BFD = &bfd.Settings{Multiplier: 51} }, "neighbors[0].bfd.multiplier: 51 is more than 50; leave it out for 3"},
+		{func(s *Settings, n *Neighbor) { n.BFD, n.TTLSecurity = &bfd.Settings{}, 2 }, "neighbors[0].bfd: is for a router one hop away (RFC 5881), and this one may be farther by multihop or ttl_security; remove one of them"},
 		{func(s *Settings, n *Neighbor) { n.HoldTime = 2 * time.Second }, "neighbors[0].hold_time: 2s is under the 3s minimum (RFC 4271 §4.2); leave it out for 9s"},
 		{func(s *Settings, n *Neighbor) { n.HoldTime = 3500 * time.Millisecond }, "neighbors[0].hold_time: 3.5s is not whole seconds, which is all the message carries; write 4s"},
 		{func(s *Settings, n *Neighbor) { n.Keepalive = 8 * time.Second }, "neighbors[0].keepalive: 8s leaves the router no second chance before the hold time of 9s; leave it out for a third of that"},

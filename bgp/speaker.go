@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/bgp/bfd"
 )
 
 // Options are what a Speaker needs besides its settings.
@@ -34,6 +35,7 @@ type Speaker struct {
 	onChange func()
 	started  uint64
 	doors    listeners
+	bfd      bfd.Host
 	dirty    chan struct{} // capacity 1
 	quit     chan struct{}
 	done     chan struct{}
@@ -77,7 +79,7 @@ func New(s Settings, o Options) (*Speaker, error) {
 		sp.onChange = func() {}
 	}
 	for _, n := range s.Neighbors {
-		nb, err := newNeighbor(s, n, sp.logger, &sp.doors, sp.changed)
+		nb, err := newNeighbor(s, n, sp.logger, &sp.doors, &sp.bfd, sp.changed)
 		if err != nil {
 			for _, nb := range sp.neighbors {
 				nb.engine.stop()

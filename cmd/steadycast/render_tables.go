@@ -95,6 +95,11 @@ func renderPeers(s style, page *api.Page[api.PeerRow]) string {
 		if p.Malformed > 0 {
 			notes = append(notes, fmt.Sprintf("%d malformed messages refused", p.Malformed))
 		}
+		if b := p.BFD; b.Up() {
+			notes = append(notes, "BFD up, "+b.Detection.String())
+		} else if b != nil {
+			notes = append(notes, fmt.Sprintf("BFD %s: %s", b.State, b.Why))
+		}
 		if p.Up() && p.Announced == 0 {
 			notes = append(notes, "holds no route of ours")
 		}

@@ -93,6 +93,8 @@ func fleet() *Snapshot {
 	fra.Checks[0].Result = steadycast.Result{Outcome: steadycast.Down, Class: steadycast.Hard, Reason: "connection refused by 192.0.2.1:443", Took: 300 * time.Microsecond}
 	fra.Checks[0].LastSuccess, fra.Checks[0].Down = ago(34*time.Second), 31
 	fra.Actual.Peers[1] = steadycast.Peer{Name: "tor2", Address: netip.MustParseAddr("10.0.0.2"), ASN: 65001, State: "connect", Since: ago(12 * time.Minute), LastError: "connection refused", Flaps: 2, Malformed: 1}
+	fra.Actual.Peers[0].BFD = &steadycast.BFD{State: "up", Remote: "up", Since: ago(6 * 24 * time.Hour), Interval: 300 * time.Millisecond, Detection: 900 * time.Millisecond, Sent: 1971000, Received: 1970200}
+	fra.Actual.Peers[1].BFD = &steadycast.BFD{State: "down", Remote: "down", Since: ago(12 * time.Minute), Why: "nothing was heard within the detection time", Interval: time.Second, Downs: 1, Sent: 9000, Received: 8211, Dropped: 2}
 	fra.Actual.Sent = fra.Actual.Sent[:2]
 	fra.Actual.Sent[0].Attributes.Communities = []steadycast.Community{steadycast.GracefulShutdown}
 	med := uint32(50)

@@ -173,6 +173,9 @@ func (c Change) worded(how string) Change {
 		EffectReset:   "the session with " + everyone(c.Peer) + " is reset",
 		EffectRestart: "holds after a restart",
 	}[c.Effect]
+	if c.Effect == EffectUpdate && strings.Contains(c.Path, "].bfd") {
+		what = "agreed with " + everyone(c.Peer) + " in flight, its session stays"
+	}
 	if c.Effect == EffectReset && how == "removed" && strings.HasSuffix(c.Path, "]") {
 		what = "the session with " + everyone(c.Peer) + " is closed"
 	}
@@ -212,6 +215,11 @@ func effectOf(path, how string) (Effect, string) {
 		switch {
 		case key == "" && how == "added":
 			return EffectSession, name
+		case key == "bfd" || inside(key, "bfd"):
+			if how == "removed" {
+				return EffectReset, name
+			}
+			return EffectUpdate, name
 		case key == "connect_retry":
 			return EffectPolicy, ""
 		case slices.ContainsFunc(attributes, func(a string) bool { return key == a || inside(key, a) }):

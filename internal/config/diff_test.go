@@ -157,6 +157,7 @@ func TestDiffSaysWhatTheSpeakerDoes(t *testing.T) {
 		"password": {"asn: 65001", "asn: 65001, password: hunter2"}, "ttl_security": {"asn: 65001", "asn: 65001, ttl_security: 1"},
 		"multihop": {"asn: 65001", "asn: 65001, multihop: 3"}, "hold_time": {"asn: 65001", "asn: 65001, hold_time: 30s, keepalive: 3s"},
 		"keepalive": {"asn: 65001", "asn: 65001, keepalive: 2s"}, "connect_retry": {"asn: 65001", "asn: 65001, connect_retry: 9s"},
+		"bfd":      {"asn: 65001", "asn: 65001, bfd: {}"},
 		"families": {"asn: 65001", "asn: 65001, families: [ipv6, ipv4]"}, "next_hop4": {"10.0.0.10}", "10.0.0.11}"}, "next_hop6": {"2001:db8::10", "2001:db8::11"},
 		"communities": {"asn: 65001", "asn: 65001, communities: [\"1:1\"]"}, "large_communities": {"asn: 65001", "asn: 65001, large_communities: [\"1:1:1\"]"},
 		"med": {"asn: 65001", "asn: 65001, med: 5"}, "prepend": {"asn: 65001", "asn: 65001, prepend: 2"}, "name": {"tor1", "tor2"},

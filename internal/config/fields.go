@@ -82,7 +82,7 @@ func suggest(key string, here fields, root reflect.Type) (likely, words string) 
 		}
 	})
 	switch {
-	case len(homes) > 0 && len(homes) <= 3:
+	case len(homes) > 0 && len(homes) <= 4:
 		return "", "it belongs under " + strings.Join(homes, " or ")
 	case len(homes) == 0 && len(kin) == 1:
 		return "", kin[0]

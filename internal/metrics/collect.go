@@ -250,6 +250,15 @@ func (s *sender) peer(site *api.Site, p *steadycast.Peer, late map[string]int) {
 	s.put(messages, float64(p.MessagesOut), site.Name, p.Name, "out")
 	s.put(updatesDropped, float64(p.UpdatesDropped), site.Name, p.Name)
 	s.put(malformed, float64(p.Malformed), site.Name, p.Name)
+	if b := p.BFD; b != nil {
+		s.put(bfdUp, truth(b.Up() && site.SpeakerLost == ""), site.Name, p.Name)
+		states(s, bfdState, b.State, []string{"admin-down", "down", "init", "up"}, site.Name, p.Name)
+		s.put(bfdDowns, float64(b.Downs), site.Name, p.Name)
+		s.put(bfdDetection, b.Detection.Seconds(), site.Name, p.Name)
+		for i, n := range []uint64{b.Received, b.Sent, b.Dropped} {
+			s.put(bfdPackets, float64(n), site.Name, p.Name, []string{"in", "out", "dropped"}[i])
+		}
+	}
 }
 
 func (s *sender) check(site string, c *api.Check) {

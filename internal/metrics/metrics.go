@@ -87,6 +87,16 @@ var (
 		"Inbound UPDATEs, which are never needed and never kept.", "site", "peer")
 	malformed = define("bgp_malformed_messages_total", counter,
 		"Inbound messages that the parser refused.", "site", "peer")
+	bfdUp = define("bfd_session_up", gauge,
+		"1 while each end of the BFD session hears the other; absent for a peer without BFD.", "site", "peer")
+	bfdState = define("bfd_session_state", gauge,
+		"1 for the state the BFD session is in.", "site", "peer", "state")
+	bfdDowns = define("bfd_session_downs_total", counter,
+		"Losses of a BFD session that was up.", "site", "peer")
+	bfdDetection = define("bfd_detection_seconds", gauge,
+		"Silence of the peer after which it is taken for gone; 0 before it was heard.", "site", "peer")
+	bfdPackets = define("bfd_packets_total", counter,
+		"BFD packets; dropped ones were malformed, of no session, or from more than one hop away.", "site", "peer", "direction")
 	vipUsable = define("vip_usable", gauge,
 		"1 while the service address is on the host and usable.", "site", "address")
 )

@@ -38,6 +38,9 @@ func (e *engine) publish() {
 	a.Incarnation, a.Version = done.Incarnation, done.Version
 	a.VIPs = e.vips.Actual()
 	var wrong []string
+	if a.Alarm != "" { // of the sessions
+		wrong = append(wrong, a.Alarm)
+	}
 	for _, subject := range slices.Sorted(maps.Keys(e.alarms)) {
 		wrong = append(wrong, e.alarms[subject])
 	}

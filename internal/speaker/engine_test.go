@@ -28,6 +28,28 @@ func alarm(i *InProcess) string {
 	return a.Alarm
 }
 
+// What the sessions say is wrong is said on, beside what this process knows.
+func TestAlarmsOfTheSessions(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.alarm = "tor1: BFD is down"
+		l := begin(t, w, dir)
+		mustApply(t, l, set(1, "1"))
+		synctest.Wait()
+		if got := alarm(l); got != "tor1: BFD is down" {
+			t.Errorf("%q", got)
+		}
+		breakDisk(t, dir)
+		mustApply(t, l, set(2, "1:depreferred"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := alarm(l); !strings.HasPrefix(got, "tor1: BFD is down; ") || !strings.Contains(got, "cannot be written") {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 func TestSetsAreCarriedOutWhole(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

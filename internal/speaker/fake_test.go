@@ -30,6 +30,7 @@ type world struct {
 	vips     []netip.Prefix
 	changed  []func()
 	settings bgp.Settings
+	alarm    string
 	loadErr  error
 	vipsErr  error
 	log      bytes.Buffer
@@ -122,7 +123,7 @@ func (f *fakeSpeaker) Actual() steadycast.Actual {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	a := steadycast.Actual{
-		Incarnation: f.w.set.Incarnation, Version: f.w.set.Version,
+		Incarnation: f.w.set.Incarnation, Version: f.w.set.Version, Alarm: f.w.alarm,
 		Peers: []steadycast.Peer{{Name: "tor1", State: "established"}},
 	}
 	for _, r := range f.w.set.Routes {

@@ -46,6 +46,8 @@ var floorplan = map[string]string{
 
 	"internal/rto": "decide probe dnsfallback internal/config", // adds up a failover's time from what is configured
 
+	"internal/whatif": ". decide", // asks a ledger of its own what it would answer
+
 	"internal/sim": ". decide internal/ledger", // attacks what decides and the proposer, on a log and a clock of its own
 
 	"cmd/steadycast": "all", // assembles, nothing more

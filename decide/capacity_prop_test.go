@@ -130,16 +130,12 @@ func TestSurvivorsCarryIt(t *testing.T) {
 							leaving[g.site] = max(leaving[g.site], g.load)
 						}
 					}
-					known := true
-					if l, ok := carries[u.Site]; ok {
-						leaving[u.Site] = l
-					} else {
-						known = false
-					}
-					left[u] = gone{u.Site, leaving[u.Site], now}
+					l, known := carries[u.Site]
 					if !known {
-						continue // then it was certain, or nobody knows anything
+						continue // then it was certain, or nobody knows anything; nor does anybody later
 					}
+					leaving[u.Site] = l
+					left[u] = gone{u.Site, l, now}
 					limit := int64(80)
 					if class[a.ID] == steadycast.Hard {
 						limit = 100

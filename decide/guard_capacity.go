@@ -104,32 +104,20 @@ func (q *asking) leaving() (ls []leaver, unknown string) {
 }
 
 // spill is what of a leaver's load may come to a site, where rest are those that
-// stay: what the table says, and all of what it says nothing of. A share of one
-// that does not stay goes nobody knows where.
+// stay: what the table says, and all of what it says nothing of.
 func (q *asking) spill(x leaver, site string, rest []string) int64 {
-	p, _ := q.Table.Place(x.site)
-	share, left := 0, 100
-	for _, s := range p.Spill {
-		if slices.Contains(rest, s.Site) {
-			left -= s.Percent
-			if s.Site == site {
-				share += s.Percent
-			}
-		}
-	}
-	return part(x.load, share+max(left, 0))
+	share, unsaid := q.Table.spill(x.site, site, rest)
+	return part(x.load, share+unsaid)
 }
 
-// load is a site's load: what it reported, if that is fresh and makes sense, else
-// what the table says.
-func (a *applying) load(site string) (int64, bool) {
+// load is a site's load, as the proposer knew it.
+func (a *applying) load(site string) (int64, bool) { return a.Table.loadOf(a.loads(), site) }
+
+func (a *applying) loads() []Load {
 	if a.e.Decide != nil {
-		if l, ok := a.e.Decide.load(site); ok {
-			return l.Load, l.Load >= 0 && l.AgeSeconds >= 0 && l.AgeSeconds <= loadMaxAge
-		}
+		return a.e.Decide.Loads
 	}
-	p, _ := a.Table.Place(site)
-	return p.Load, p.Load > 0
+	return nil
 }
 
 // reports: there is a load of the site, be it an old one.

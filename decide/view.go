@@ -244,4 +244,7 @@ type SiteNow struct {
 	Unproven   []steadycast.Unit `json:"unproven"`
 	// Revision of the table that it acts on; 0 where it did not say.
 	Revision uint64 `json:"revision,omitempty"`
+	// Load is what it says that it carries, as the capacity guard counts it; nil where
+	// it says nothing.
+	Load *Load `json:"load,omitempty"`
 }

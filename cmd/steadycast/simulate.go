@@ -21,10 +21,16 @@ func newSimulateCommand(c *cli) *cobra.Command {
 		seed  uint64
 		only  string
 		trace bool
+		what  supposition
 	)
 	cmd := &cobra.Command{
 		Use: "simulate", Short: "Attack the rules in virtual time, with faults, and check the invariants", GroupID: groupLab, Args: cobra.NoArgs,
-		Long: `Runs schedules: a fleet of sites and voters with the very code that decides, in
+		Long: `With --fail it is a question about your own fleet: what would happen, step by step,
+if these sites failed one after the other, with what the guards would answer and
+what the others would carry. It asks the very code that decides, and changes
+nothing. The table and the loads are the present ones, or those of -f and --load.
+
+Otherwise it runs schedules: a fleet of sites and voters with the very code that decides, in
 virtual time, under faults that are drawn from a seed. After everything that
 could break one, the invariants are checked. The same seed gives the same
 schedule on every machine.
@@ -37,8 +43,14 @@ invariant is what should be found. With "all" each of them is run until it is
 found, through 200 schedules at most, and one that is not ends with exit code 1.
 Policies leave one guard tight, so that no
 other hides its faults: ` + strings.Join(sim.PolicyNames(), ", "),
+		Example: `  steadycast simulate --fail fra,ams --load current
+  steadycast simulate --seeds 200 --hours 1`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
+			case len(what.fail) > 0:
+				return c.suppose(cmd.Context(), what)
+			case cmd.Flags().Changed("file"), cmd.Flags().Changed("load"):
+				return usageError(fmt.Errorf("-f and --load are for --fail SITE"))
 			case m.Mutation == "list":
 				return c.listNamed(sim.Mutations())
 			case len(m.Faults) == 1 && m.Faults[0] == "list":
@@ -94,6 +106,11 @@ other hides its faults: ` + strings.Join(sim.PolicyNames(), ", "),
 		},
 	}
 	f := cmd.Flags()
+	f.StringSliceVar(&what.fail, "fail", nil, "suppose that these sites fail, in this order")
+	f.StringVarP(&what.file, "file", "f", "", "with --fail: node.yaml or fleet.yaml; default the table in force")
+	f.StringVar(&what.load, "load", "", "with --fail: current, table, or a file with lines of SITE LOAD")
+	f.DurationVar(&what.apart, "apart", time.Second, "with --fail: time between the failures")
+	f.BoolVar(&what.soft, "soft", false, "with --fail: failures that are not certain: wrong or late answers")
 	f.IntVar(&m.Sites, "sites", 8, "how many sites announce: 2 to 300")
 	f.IntVar(&m.Seeds, "seeds", 20, "how many schedules, one for each seed")
 	f.Uint64Var(&m.First, "first-seed", 1, "the seed of the first")

@@ -208,9 +208,10 @@ func (c *calls) Guards(ctx context.Context) (g []decide.Ruling, err error) {
 // Sites says what was heard of each site.
 func (c *calls) Sites(ctx context.Context) (s []decide.SiteNow, err error) {
 	err = c.read(ctx, func(l *leader, now time.Duration) {
+		loads := l.loads(now)
 		for _, h := range l.beats {
 			s = append(s, decide.SiteNow{
-				Site: h.beat.Site, AgeMS: (now - h.at).Milliseconds(), At: h.beat.At, Announcing: h.beat.Announcing, Unproven: h.beat.Unproven, Revision: h.beat.Revision,
+				Load: loadOf(loads, h.beat.Site), Site: h.beat.Site, AgeMS: (now - h.at).Milliseconds(), At: h.beat.At, Announcing: h.beat.Announcing, Unproven: h.beat.Unproven, Revision: h.beat.Revision,
 			})
 		}
 	})

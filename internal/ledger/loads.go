@@ -51,3 +51,11 @@ func (l *leader) loads(now time.Duration) []decide.Load {
 	}
 	return ls
 }
+
+// loadOf finds a site's load; nil where there is none.
+func loadOf(loads []decide.Load, site string) *decide.Load {
+	if i := slices.IndexFunc(loads, func(l decide.Load) bool { return l.Site == site }); i >= 0 {
+		return &loads[i]
+	}
+	return nil
+}

@@ -44,6 +44,9 @@ func TestLoadsAreOfBeforeTheTrouble(t *testing.T) {
 	if got := fmt.Sprint(b.l.loads(b.now)); got != "[{ams 31 61} {fra 8 61}]" {
 		t.Error(got)
 	}
+	if l := loadOf(b.l.loads(b.now), "fra"); l == nil || l.Load != 8 || loadOf(b.l.loads(b.now), "lon") != nil {
+		t.Errorf("of fra %v", l)
+	}
 }
 
 // TestCapacityOfAFleet: the guard works on what beats report, in requests and in

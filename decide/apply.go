@@ -35,6 +35,7 @@ func (s *state) apply(e Entry, rehearsed bool) Reply {
 		invalid = a.body()
 	}
 	a.endDecisions()
+	a.endRamps()
 	if r := a.reply.Refused; r != nil && e.Signed != nil && r.Guard != AuthorityGuard {
 		a.event(steadycast.Event{Kind: steadycast.EventRefused, Actor: e.Actor, Guard: r.Guard, From: a.wish.String(), Reason: r.Text})
 	}
@@ -131,6 +132,9 @@ func (a *applying) body() string {
 		return a.dismiss(e.Name)
 	case KindShare:
 		return a.share(*e.Share, e.Force)
+	case KindRamp:
+		a.judgeRamps()
+		return ""
 	case KindEpoch:
 		return a.epoch()
 	}

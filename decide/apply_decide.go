@@ -176,6 +176,7 @@ func (q *asking) rule(r *Ruling) *steadycast.Permit {
 		if u.Phase == steadycast.Out && u.Ever && u.Pardon == noPardon {
 			u.Cool = q.LT
 		}
+		q.beginRamps()
 		u.move(q.state, steadycast.Returning)
 		u.Return, u.Resumed, u.Pardon = q.r.ID, false, noPardon
 	}

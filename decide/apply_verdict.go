@@ -20,6 +20,11 @@ func (a *applying) verdicts(vs []steadycast.Verdict) string {
 	for _, v := range vs {
 		next := verdictState{Verdict: v, Onset: never}
 		i, ok := a.verdict(v.Site, v.Service)
+		was := steadycast.StateUnknown
+		if ok {
+			was = a.Verdicts[i].Verdict.State
+		}
+		a.suspectRamp(was, v)
 		if v.State.Troubled() {
 			next.Onset, next.Cause = a.LT, cause(v)
 			if ok && a.Verdicts[i].Verdict.State.Troubled() {

@@ -32,9 +32,13 @@ func (t Table) Problems() []Problem {
 	c := critic{t: t, d: t.WithDefaults(), listing: listPrefixes(t.Services)}
 	c.sites()
 	c.services()
+	for i, s := range c.t.Services {
+		c.span("services["+strconv.Itoa(i)+"].ttl", s.TTL, 7*24*time.Hour)
+	}
 	c.prefixes()
 	c.guards()
 	c.span("drain_wait", t.DrainWait, 10*time.Minute)
+	c.ramp()
 	switch {
 	case len(t.Source) > MaxSource:
 		c.say("", "the text of the table has %d bytes; the ledger carries %d", len(t.Source), MaxSource)

@@ -101,6 +101,7 @@ const (
 	KindOperator   Kind = "operator"       // an admin lets a person in, or changes his role or key: Operator
 	KindDismiss    Kind = "dismiss"        // an admin ends what a person may: Name
 	KindShare      Kind = "share"          // a person or a plan moves clients by DNS: Share, perhaps Force
+	KindRamp       Kind = "ramp"           // returning sites go a step on, or back: Decide, with what they saw
 	KindEpoch      Kind = "epoch"          // the ledger was recovered from what one voter had; Epoch is the new one
 )
 
@@ -128,6 +129,8 @@ type Decide struct {
 	Passing    []Passing    `json:"passing,omitempty"`
 	// Loads per site in the unit of Place.Capacity, and the age of each in seconds.
 	Loads []Load `json:"loads,omitempty"`
+	// Ramped is what returning sites say of the step that they are in.
+	Ramped []RampedAt `json:"ramped,omitempty"`
 }
 
 // Seen is who announces one prefix, and who of them is healthy, by fresh evidence.

@@ -101,6 +101,7 @@ var kinds = []kindBodies{
 	{KindOperator, bodyOperator, 0, steadycast.Admin},
 	{KindDismiss, bodyName, 0, steadycast.Admin},
 	{KindShare, bodyShare, bodyForce, steadycast.Mover},
+	{KindRamp, bodyDecide, 0, nobody},
 	{KindEpoch, 0, 0, nobody},
 }
 

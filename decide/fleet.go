@@ -100,6 +100,9 @@ func (f *Fleet) Timed() bool {
 			return true
 		}
 	}
+	if len(f.s.Moves.Ramps) > 0 {
+		return true
+	}
 	for _, u := range f.s.Units {
 		if u.Phase != steadycast.In || u.coolLeft(&f.s) > 0 {
 			return true

@@ -262,7 +262,7 @@ func (s *stage) play(line string) []string {
 		o := operatorOf(args[0])
 		e.Actor, e.Reason, e.Operator = "ann", text, &o
 		return s.say(s.apply(e))
-	case "share", "shares":
+	case "share", "shares", "ramp":
 		return s.moves(words[0], args, text)
 	case "dismiss":
 		e := s.entry(KindDismiss)
@@ -456,6 +456,12 @@ func (s *stage) table(args []string) []string {
 			s.forced = true
 		case "mode":
 			t.Services[0].Mode = v
+		case "ttl":
+			t.Services[0].TTL = dur(v)
+		case "ramp": // DWELL, or off
+			if t.Ramp = nil; v != "off" {
+				t.Ramp = &Ramp{Dwell: dur(v), Latency: 200 * time.Millisecond}
+			}
 		case "return":
 			t.Services[0].Return = v
 		case "require_withdraw":

@@ -18,6 +18,8 @@ const Whole = 1000
 type moves struct {
 	// Shares are what people and plans gave; who is not here has all.
 	Shares []shareState `json:"shares,omitempty"`
+	// Ramps are the services that come back; see ramp.go.
+	Ramps []rampState `json:"ramps,omitempty"`
 }
 
 // shareState is what a person or a plan lets a site take of a service.
@@ -50,6 +52,8 @@ type ShareView struct {
 	Reason string `json:"reason,omitempty"`
 	// Since is when it last changed.
 	Since Time `json:"since"`
+	// Ramp is where its return stands, if it returns.
+	Ramp RampView `json:"ramp,omitzero"`
 }
 
 // compareShare orders by site, then service.
@@ -76,14 +80,30 @@ func (v *View) ShareOf(site, service string) (s ShareView, ok bool) {
 	return s, ok
 }
 
-// shares are all that take less than all, in order of site, then service.
+// shares are all that take less than all or return, in order of site, then service.
 func (s *state) shares() []ShareView {
-	var out []ShareView
+	var keys []ShareOrder
 	for _, x := range s.Moves.Shares {
-		out = append(out, ShareView{
-			Site: x.Share.Site, Service: x.Share.Service, Permille: x.Share.Permille,
-			Given: x.Share.Permille, Actor: x.Actor, Reason: x.Reason, Since: x.Since,
-		})
+		keys = append(keys, ShareOrder{Site: x.Share.Site, Service: x.Share.Service})
+	}
+	for _, x := range s.Moves.Ramps {
+		keys = append(keys, ShareOrder{Site: x.Site, Service: x.Service})
+	}
+	slices.SortFunc(keys, compareShare)
+	var out []ShareView
+	for _, k := range slices.Compact(keys) {
+		v := ShareView{Site: k.Site, Service: k.Service, Given: Whole}
+		if i, ok := s.shareAt(k); ok {
+			x := &s.Moves.Shares[i]
+			v.Given, v.Actor, v.Reason, v.Since = x.Share.Permille, x.Actor, x.Reason, x.Since
+		}
+		v.Permille, v.Ramp = s.ramped(k.Site, k.Service)
+		if i, ok := s.rampAt(k.Site, k.Service); ok {
+			v.Since = max(v.Since, s.Moves.Ramps[i].Since)
+		}
+		// Each part takes of the same clients, from the same end: the least counts.
+		v.Permille = min(v.Permille, v.Given)
+		out = append(out, v)
 	}
 	return out
 }
@@ -200,6 +220,12 @@ func (s *state) servicesAt(site string) []string {
 // settleMoves forgets what a new table does not have any more.
 func (a *applying) settleMoves() {
 	a.Moves.Shares = keep(a.Moves.Shares, func(x shareState) bool { return a.serves(x.Share.Site, x.Share.Service) })
+	a.Moves.Ramps = slices.Clone(a.Moves.Ramps)
+	a.endRamps()
+	for i := range a.Moves.Ramps {
+		r := &a.Moves.Ramps[i]
+		r.Step = min(r.Step, len(a.steps(r.Service)))
+	}
 }
 
 // serves reports whether the table has the service at the site.
@@ -216,7 +242,7 @@ func (s *state) soundMoves() error {
 			return fmt.Errorf("the share of %s at %s cannot be", x.Share.Service, x.Share.Site)
 		}
 	}
-	return nil
+	return s.soundRamps()
 }
 
 // Percent writes a share for people: 5%, 12.5%, 100%.

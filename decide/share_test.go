@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -27,11 +28,33 @@ func (s *stage) moves(word string, args []string, text string) []string {
 			}
 		}
 		return s.say(s.apply(e))
+	case "ramp": // SITE=PASSED,FAILED,SLOW…: what sites saw in their steps; perhaps old=SITE, of a step before
+		e := s.entry(KindRamp)
+		e.Decide = &Decide{Seen: s.seen(), Loads: s.loads}
+		for _, w := range args {
+			site, figures, _ := strings.Cut(w, "=")
+			r := RampedAt{Site: site, Ramped: Ramped{Service: "web"}}
+			fmt.Sscanf(figures, "%d,%d,%d", &r.Passed, &r.Failed, &r.Slow)
+			v := s.f.View()
+			x, _ := v.ShareOf(site, "web")
+			if r.Step = x.Ramp.Fence; text == "old" {
+				r.Step.Index--
+			}
+			e.Decide.Ramped = append(e.Decide.Ramped, r)
+		}
+		return s.say(s.apply(e))
 	case "shares":
 		v := s.f.View()
 		var out []string
 		for _, x := range v.Shares {
-			out = append(out, fmt.Sprintf("%s takes %s of %s: given %s by %q: %s", x.Site, Percent(x.Permille), x.Service, Percent(x.Given), x.Actor, x.Reason))
+			text := fmt.Sprintf("%s takes %s of %s", x.Site, Percent(x.Permille), x.Service)
+			if x.Given < Whole {
+				text += fmt.Sprintf(", given %s by %s: %s", Percent(x.Given), x.Actor, x.Reason)
+			}
+			if r := x.Ramp; r.Of > 0 {
+				text += fmt.Sprintf(", step %d of %d, %s left, back %d times: %s", r.Step, r.Of, wait(Time(r.LeftMS)), r.Backs, r.Why)
+			}
+			out = append(out, text)
 		}
 		if out == nil {
 			out = []string{"every site takes all"}

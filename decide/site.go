@@ -216,7 +216,7 @@ func (s *Site) Verdicts() []steadycast.Verdict {
 
 // Beat is what the site says of itself now.
 func (s *Site) Beat() Beat {
-	b := Beat{Site: s.name, Incarnation: s.o.Incarnation, DeadThrough: s.dead, At: s.fence}
+	b := Beat{Site: s.name, Incarnation: s.o.Incarnation, DeadThrough: s.dead, At: s.fence, Ramps: s.rampsNow()}
 	if s.load != nil {
 		b.Load = &Load{Site: s.name, Load: s.load.Load, AgeSeconds: int64((s.now - s.load.From) / time.Second)}
 	}
@@ -320,6 +320,7 @@ func (s *Site) observed(now Now, in Observed) bool {
 	if !sv.jury.hear(now, o, in.From) {
 		return false
 	}
+	s.count(sv, o)
 	turned := s.listen(now)
 	s.judge(now, sv)
 	return turned || sv.loud || sv.gist() != before

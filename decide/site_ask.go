@@ -253,6 +253,8 @@ func (s *Site) granted(now Now, u *unit, p steadycast.Permit, r Ruling, known st
 		u.view.Permit = p
 		if p.Action == steadycast.Return {
 			u.view.Phase, u.view.Return = steadycast.Returning, p.ID
+			// Until a view says whether it begins as backup, it does.
+			u.view.Backup = s.table.Ramp != nil && u.view.Ever
 		} else {
 			u.view.Phase = steadycast.Out
 		}

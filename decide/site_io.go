@@ -173,6 +173,8 @@ type Beat struct {
 	Revision uint64 `json:"revision,omitempty"`
 	// Load is what the site carries, and how old the figure is; nil where it is not known.
 	Load *Load `json:"load,omitempty"`
+	// Ramps are what was counted of services that return.
+	Ramps []Ramped `json:"ramps,omitempty"`
 }
 
 // Before reports whether the site said b before a.

@@ -235,6 +235,7 @@ func (s *Site) commit(now Now, v View) {
 		s.adopt(t)
 	}
 	s.view, s.committed = v, true
+	s.ramps()
 	for i := range s.units {
 		s.see(&s.units[i])
 	}

@@ -135,6 +135,9 @@ func (st *story) command(ws []string) {
 	case "beat":
 		b := st.site.Beat()
 		fmt.Fprintf(&st.b, "  beat announcing=%v returned=%v dead_through=%v\n", b.Announcing, b.Returned, b.DeadThrough)
+		for _, r := range b.Ramps {
+			fmt.Fprintf(&st.b, "  beat ramp %s since %s: passed=%d failed=%d slow=%d\n", r.Service, r.Step, r.Passed, r.Failed, r.Slow)
+		}
 		return
 	}
 	st.advance(st.duration(ws[0]))
@@ -242,6 +245,8 @@ func (st *story) build(ws []string) {
 			h.DownFor = &d
 		case "off":
 			o.Off = st.duration(v)
+		case "ramp":
+			t.Ramp = &Ramp{Latency: st.duration(v)}
 		case "jitter":
 			o.Jitter = st.duration(v)
 		case "last_resort":
@@ -366,6 +371,12 @@ func (st *story) flag(u *UnitView, f string) {
 		u.Locked = true
 	case "unlocked":
 		u.Locked = false
+	case "step": // of the ramp; 0 as backup, none when it is over
+		step, err := strconv.Atoi(v)
+		u.Backup, st.view.Shares = err == nil && step == 0, nil
+		if err == nil {
+			st.view.Shares = []ShareView{{Site: st.o.Name, Service: "web", Ramp: RampView{Step: step, Of: 4, Fence: st.view.Fence}}}
+		}
 	case "onhold":
 		u.OnHold = true
 	case "approved":

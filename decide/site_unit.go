@@ -25,6 +25,7 @@ type unit struct {
 	resort   bool   // announced as a last resort, although the ledger counts it out
 	alone    bool   // depreferred by the site itself, for want of a ledger
 	lags     bool   // depreferred by the site itself, because the node acts on an old table
+	backup   bool   // depreferred, as the ledger says, while its return is proven
 	draining bool   // carries GSHUT until leaveAt
 	leaveAt  Now
 	warm     Now // depreferred until then, after a cold resume
@@ -143,6 +144,7 @@ func (s *Site) place(now Now, u *unit) {
 	s.resort(now, u)
 	s.isolate(u)
 	s.lag(u)
+	s.back(u)
 }
 
 // takeOut and putIn change what is wanted, once, and say so.
@@ -291,7 +293,7 @@ func (u *unit) stance(now Now) steadycast.Stance {
 		return steadycast.Draining
 	case u.view.Order == steadycast.OrderAnnounce:
 		return steadycast.Normal
-	case u.depref != "" || u.alone || u.lags || now < u.warm:
+	case u.depref != "" || u.alone || u.lags || u.view.Backup || now < u.warm:
 		return steadycast.Depreferred
 	default:
 		return steadycast.Normal

@@ -19,6 +19,8 @@ type Table struct {
 	Guards   Guards   `yaml:"guards" json:"guards"`
 	// DrainWait is how long a draining route carries GSHUT before it is withdrawn; default 3s.
 	DrainWait time.Duration `yaml:"drain_wait" json:"drain_wait_ns"`
+	// Ramp is how a site gets its clients back; without one it has them all at once.
+	Ramp *Ramp `yaml:"ramp" json:"ramp,omitempty"`
 	// Source is the text that says all this, and besides it what only the nodes
 	// need: checks, addresses. It is carried, not read; each node reads it again
 	// and compares. Empty where one node has its own file.
@@ -75,6 +77,9 @@ type Service struct {
 	Mode string `yaml:"mode" json:"mode,omitempty"`
 	// Return is auto (default) or hold: healthy, on hold until a person resumes.
 	Return string `yaml:"return" json:"return,omitempty"`
+	// TTL is how long clients keep an answer of ours that leads them to one site: the
+	// greatest TTL of the names. 0: no name leads to it, only routes do.
+	TTL time.Duration `yaml:"ttl" json:"ttl_ns,omitempty"`
 	// Require says what must be true besides, before it leaves or returns.
 	Require Require `yaml:"require" json:"require,omitzero"`
 }

@@ -11,6 +11,8 @@ type service struct {
 	conf  Service
 	jury  jury
 	tally tally // the newest count
+	// ramped counts the step that it is in, while it returns.
+	ramped Ramped
 
 	state   steadycast.State
 	since   Now

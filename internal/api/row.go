@@ -266,6 +266,9 @@ func (x *index) why(r *Row, v *decide.UnitView, real *Unit) string {
 	case r.State == Returning && len(parts) == 0:
 		parts = append(parts, returnText(v, real))
 	}
+	if x := x.share(v.Unit); x != nil && r.State.Announces() {
+		parts = append(parts, ShareText(x))
+	}
 	parts = slices.DeleteFunc(parts, func(p string) bool { return p == "" })
 	if len(parts) == 0 && r.State != Announced && len(real.Why) > 0 {
 		parts = real.Why[:1]

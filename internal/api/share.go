@@ -3,7 +3,9 @@ package api
 import (
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
 )
 
@@ -50,11 +52,44 @@ func sharesAt(v *decide.View, site string) string {
 	return text
 }
 
-// ShareText says why a site takes less: `takes 5% of web: "canary" by maria`.
+// ShareText says why a site takes less: `takes 5% of web; given 5% by maria: "canary"`.
 func ShareText(x *decide.ShareView) string {
 	t := fmt.Sprintf("takes %s of %s", decide.Percent(x.Permille), x.Service)
-	if x.Actor != "" {
-		t += fmt.Sprintf(" by %s: %q", x.Actor, x.Reason)
+	if x.Ramp.Of > 0 {
+		t += "; " + rampText(&x.Ramp)
+	}
+	if x.Given < decide.Whole {
+		t += fmt.Sprintf("; given %s by %s: %q", decide.Percent(x.Given), x.Actor, x.Reason)
 	}
 	return t
+}
+
+// rampText says where a return stands: `returning, step 2 of 4 for 3m12s more, back once (timeout)`.
+func rampText(r *decide.RampView) string {
+	t := "returning as backup"
+	if r.Step > 0 {
+		t = fmt.Sprintf("returning, step %d of %d", r.Step, r.Of)
+	}
+	if r.LeftMS > 0 {
+		t += ", for " + Span(time.Duration(r.LeftMS)*time.Millisecond) + " more at least"
+	} else {
+		t += ", until its gates pass"
+	}
+	switch {
+	case r.Backs == 1:
+		t += ", sent back once"
+	case r.Backs > 1:
+		t += fmt.Sprintf(", sent back %d times", r.Backs)
+	}
+	return t + ": " + r.Why
+}
+
+// share is the first of a unit's services that takes less than all, or returns.
+func (x *index) share(u steadycast.Unit) *decide.ShareView {
+	for _, service := range x.services[u.Prefix] {
+		if v, ok := x.s.View.ShareOf(u.Site, service); ok {
+			return &v
+		}
+	}
+	return nil
 }

@@ -34,8 +34,9 @@ type leader struct {
 	base  decide.Time
 	last  time.Duration // when the last entry was applied
 
-	beats  []heard  // in order of site
-	absent []absent // units that are In and not named by fresh beats
+	beats  []heard       // in order of site
+	stepAt time.Duration // when returning sites are looked at again
+	absent []absent      // units that are In and not named by fresh beats
 	denied []denial
 	held   time.Duration // when it was last tried to end a trial
 
@@ -164,6 +165,9 @@ func (l *leader) duties(now time.Duration) (decide.Entry, bool) {
 	if e, ok := l.revert(now); ok {
 		return e, true
 	}
+	if e, ok := l.step(now); ok {
+		return e, true
+	}
 	if now >= l.tickAt() {
 		return l.entry(now, decide.KindTick), true
 	}
@@ -178,6 +182,9 @@ func (l *leader) wake() time.Duration {
 	}
 	if l.view.Trial != nil {
 		at = min(at, l.revertAt())
+	}
+	if l.returning() {
+		at = min(at, l.stepAt)
 	}
 	return at
 }

@@ -35,7 +35,7 @@ var floorplan = map[string]string{
 	"internal/speaker": ". bgp internal/role",                                               // the speaker's process and its client; no decide, no ledger
 	"internal/api":     ". decide",                                                          // wire types, server, client
 	"internal/metrics": ". decide internal/api",                                             // the only file that names metrics
-	"internal/agent":   ". decide probe bgp internal/config internal/ledger internal/mesh internal/pki internal/role internal/speaker internal/api internal/metrics",
+	"internal/agent":   ". decide probe bgp dnsfallback internal/answers internal/config internal/ledger internal/mesh internal/pki internal/role internal/speaker internal/api internal/metrics",
 
 	"internal/loopback":      "", // gives a test an address of its own; only tests use it
 	"internal/tools/testsum": "", // reads the output of the tests; knows nothing of ours

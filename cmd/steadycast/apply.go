@@ -151,6 +151,7 @@ func (c *cli) applyTable(ctx context.Context, f *applyFlags, verb string, table 
 	if !c.json() {
 		fmt.Fprintf(c.out, "against revision %d:\n", active.Revision)
 		c.follows(changes)
+		c.printEffects(effectsOf(active, table))
 	}
 	table.Revision = 0 // the ledger counts
 	stage := change{verb: verb, wish: func(force bool) decide.Wish {
@@ -194,7 +195,7 @@ func (c *cli) applyTable(ctx context.Context, f *applyFlags, verb string, table 
 	got.Reply.Revision = n
 	if f.within > 0 {
 		return c.said(got, "revision %d is on trial, at %s: in %s the table before comes back. Next: %s\n", n, got.Reply.Fence,
-			f.within, c.command(fmt.Sprintf("steadycast confirm %d --reason WHY", n)))
+			api.Span(f.within), c.command(fmt.Sprintf("steadycast confirm %d --reason WHY", n)))
 	}
 	return c.said(got, "revision %d is in force, at %s\n", n, got.Reply.Fence)
 }
@@ -285,50 +286,12 @@ func ackLine(k decide.Ack) string {
 	switch {
 	case k.Refusal != "":
 		return k.Node + " refuses: " + k.Refusal
+	case len(k.Emptied) > 0:
+		return k.Node + ": nobody would be left to answer with: " + strings.Join(k.Emptied, "; ")
 	case len(k.Changes) == 0:
 		return k.Node + ": nothing changes"
 	}
 	return k.Node + ": " + strings.Join(k.Changes, "; ")
-}
-
-func newDiffCommand(c *cli) *cobra.Command {
-	return &cobra.Command{
-		Use: "diff FLEET.YAML|REVISION", Short: "What a table would change of the one in force", GroupID: groupConfigure, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client := c.client()
-			defer client.Close()
-			active, err := fetchTable(cmd.Context(), client, 0)
-			if err != nil {
-				return err
-			}
-			var next decide.Table
-			if n, bad := strconv.ParseUint(args[0], 10, 64); bad == nil {
-				if next, err = fetchTable(cmd.Context(), client, n); err != nil {
-					return err
-				}
-			} else {
-				fleet, ps := config.LoadTable(args[0])
-				if ps.Err() != nil {
-					return &exitError{exitUsage, ps}
-				}
-				next = fleet.Table()
-			}
-			changes := tableChanges(active, next)
-			if c.json() {
-				if changes == nil {
-					changes = []string{}
-				}
-				return c.printValue(map[string]any{"revision": active.Revision, "changes": changes})
-			}
-			if len(changes) == 0 {
-				fmt.Fprintf(c.out, "nothing differs from revision %d, which is in force\n", active.Revision)
-				return nil
-			}
-			fmt.Fprintf(c.out, "against revision %d, which is in force:\n", active.Revision)
-			c.follows(changes)
-			return nil
-		},
-	}
 }
 
 func newRevisionsCommand(c *cli) *cobra.Command {

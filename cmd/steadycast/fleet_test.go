@@ -374,13 +374,21 @@ func TestFleet(t *testing.T) {
 	apply := func(text string) (string, error) {
 		f.write("next.yaml", text)
 		return f.command("apply", filepath.Join(f.dir, "next.yaml"), "--key", filepath.Join(f.dir, "maria.key"),
-			"--socket", filepath.Join(ams.dir, "agent.sock"), "--reason", "a second prefix", "--yes")
+			"--socket", filepath.Join(ams.dir, "agent.sock"), "--reason", "a second prefix", "--yes", "--confirm-within", "24h")
 	}
 	next := strings.Replace(string(text), "prefixes: [192.0.2.80/32]", "prefixes: [192.0.2.80/32, 192.0.2.81/32]", 1)
 	if out, err := apply(strings.Replace(next, "192.0.2.81/32", "203.0.113.81/32", 1)); err == nil || !strings.Contains(out, "203.0.113.81/32 is outside bgp.allow") {
 		t.Errorf("a prefix that no node may announce: %v\n%s", err, out)
 	}
-	if out, err := apply(next); err != nil {
+	f.write("next.yaml", next)
+	if out, err := f.command("diff", filepath.Join(f.dir, "next.yaml"), "--socket", filepath.Join(ams.dir, "agent.sock")); err != nil ||
+		!strings.Contains(out, "fra: announced, once its checks pass and a permit is given: 192.0.2.81/32") || !strings.Contains(out, "guards: none would refuse it now") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := apply(next); err != nil || !strings.Contains(out, "revision 3 is on trial") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := f.command("confirm", "--key", filepath.Join(f.dir, "maria.key"), "--socket", filepath.Join(lon.dir, "agent.sock"), "--reason", "all is well", "--yes"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	f.until("all announce the second prefix", func() bool {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/dnsfallback"
 	"github.com/steadycast/steadycast/internal/api"
 	"github.com/steadycast/steadycast/internal/ledger"
 	"github.com/steadycast/steadycast/internal/mesh"
@@ -81,6 +82,9 @@ type Plan struct {
 	// Elsewhere look for whoever else serves a prefix; they count where nobody can
 	// be asked.
 	Elsewhere []probe.Check
+	// Placement is what the fleet's names are answered by. No agent answers; it looks
+	// whether another table would leave a name with nobody.
+	Placement dnsfallback.Placement
 	Config    api.Config
 	// Alarms say what of the table cannot be carried out here, and is left out.
 	Alarms []string

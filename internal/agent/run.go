@@ -188,7 +188,7 @@ func derive(c *config.Config) func(decide.Table) (Plan, error) {
 func planOf(c *config.Config) Plan {
 	return Plan{
 		Table: c.Table(), Probes: c.Looks(c.Node.Site), VIPs: c.VIPs(), VIPsOf: vipsOf(c),
-		Outside: c.Node.Outside, Elsewhere: c.Node.Elsewhere,
+		Outside: c.Node.Outside, Elsewhere: c.Node.Elsewhere, Placement: c.Fleet.Placement,
 		Config: api.Config{Path: c.File, Hash: c.Hash(), LoadedAt: time.Now()},
 	}
 }

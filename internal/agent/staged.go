@@ -7,8 +7,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/dnsfallback"
+	"github.com/steadycast/steadycast/internal/answers"
 	"github.com/steadycast/steadycast/probe"
 )
 
@@ -24,7 +27,7 @@ func (a *Agent) try(v decide.View) {
 	}
 	ack := a.tried.ack
 	for _, k := range v.Acks {
-		if k.Site == ack.Site && k.Node == ack.Node && k.Refusal == ack.Refusal && slices.Equal(k.Changes, ack.Changes) {
+		if k.Site == ack.Site && k.Node == ack.Node && k.Refusal == ack.Refusal && slices.Equal(k.Changes, ack.Changes) && slices.Equal(k.Emptied, ack.Emptied) {
 			return
 		}
 	}
@@ -46,7 +49,25 @@ func (a *Agent) rehearse(t decide.Table) decide.Ack {
 		return ack
 	}
 	ack.Changes = differences(a.o.Site, *a.plan.Load(), next)
+	ack.Emptied = emptied(a.o.Ledger.View(), time.Now(), a.plan.Load().Placement, t, next.Placement)
 	return ack
+}
+
+// emptied are the names that somebody is well to answer with, and nobody by the next
+// table, as the committed state is now.
+func emptied(v decide.View, now time.Time, was dnsfallback.Placement, next decide.Table, is dnsfallback.Placement) (out []string) {
+	side := func(p dnsfallback.Placement) dnsfallback.Side {
+		policy, _ := dnsfallback.NewPolicy(v.Table.Revision, p, dnsfallback.Known{}) // nil where there is no zone; the rest was judged
+		return dnsfallback.Side{Policy: policy, State: answers.State(&v, now)}
+	}
+	a := side(was)
+	v.Table = next
+	for _, d := range dnsfallback.Compare(a, side(is), nil) {
+		if d.Emptied {
+			out = append(out, d.Name+" "+d.Type)
+		}
+	}
+	return out
 }
 
 // differences are what another plan changes at a site, in sentences.

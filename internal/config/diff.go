@@ -254,8 +254,8 @@ func effectOf(path, how string) (Effect, string) {
 // DiffTables tells what going from one table to another changes, wherever the
 // nodes are. Of tables that carry their text the checks are compared, too.
 func DiffTables(old, next decide.Table) []Change {
-	a, readA := fullFleet(old)
-	b, readB := fullFleet(next)
+	a, readA := FleetIn(old)
+	b, readB := FleetIn(next)
 	if !readA || !readB {
 		a, b = FleetOf(old.WithDefaults()), FleetOf(next.WithDefaults())
 	}
@@ -267,8 +267,8 @@ func DiffTables(old, next decide.Table) []Change {
 	return changes
 }
 
-// fullFleet is all that a table's text says, if it says the table.
-func fullFleet(t decide.Table) (Fleet, bool) {
+// FleetIn is all that a table's text says, if it says the table.
+func FleetIn(t decide.Table) (Fleet, bool) {
 	if t.Source == "" {
 		return Fleet{}, false
 	}

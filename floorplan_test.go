@@ -34,13 +34,15 @@ var floorplan = map[string]string{
 	"internal/mesh":    ". internal/pki",                                                    // carries what was seen between nodes, and knows who says it
 	"internal/speaker": ". bgp internal/role",                                               // the speaker's process and its client; no decide, no ledger
 	"internal/api":     ". decide",                                                          // wire types, server, client
-	"internal/metrics": ". decide internal/api",                                             // the only file that names metrics
+	"internal/metrics": ". decide dnsfallback internal/api",                                 // the only file that names metrics
 	"internal/agent":   ". decide probe bgp dnsfallback internal/answers internal/config internal/ledger internal/mesh internal/pki internal/role internal/speaker internal/api internal/metrics",
 
 	"internal/loopback":      "", // gives a test an address of its own; only tests use it
 	"internal/tools/testsum": "", // reads the output of the tests; knows nothing of ours
 
 	"internal/answers": ". decide dnsfallback", // what the committed state means for names; the one place that knows both
+
+	"internal/dns": ". decide dnsfallback internal/answers internal/config internal/ledger internal/api internal/metrics internal/role", // the server's process
 
 	"internal/demo": ". decide dnsfallback internal/answers probe bgp bgp/sink internal/ledger internal/voter internal/pki internal/mesh internal/role internal/speaker internal/api internal/agent", // a fleet in one process
 

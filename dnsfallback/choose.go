@@ -29,6 +29,8 @@ type chooser struct {
 	count uint16
 	// trace, if not nil, takes down how it came about.
 	trace *[]string
+	// aside: who only wants to know is no client, and does not count.
+	aside bool
 }
 
 // start makes it ready for a client.
@@ -133,7 +135,7 @@ func (c *chooser) give(r *ready, k *candidate, m method) {
 	}
 	c.given = append(c.given, k.records...)
 	c.count += k.count
-	if c.trace == nil { // who only wants to know is no client
+	if !c.aside {
 		k.given.n.Add(1)
 	}
 }

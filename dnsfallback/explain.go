@@ -48,7 +48,7 @@ func (t *Table) Explain(name, typ string, client netip.Prefix) (Explanation, err
 	a := &responder{shared: &shared{udp: udpSize}}
 	a.choose.draw = rand64()
 	a.choose.turn = rand64()
-	a.choose.trace = &e.Branch
+	a.choose.trace, a.choose.aside = &e.Branch, true
 	a.located = client.Masked()
 	out := a.respond(nil, packet, t, netip.AddrPortFrom(client.Addr(), 1), moment{}, true)
 	if err := m.Unpack(out); err != nil {

@@ -5,12 +5,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/miekg/dns"
 )
 
 // Policy is everything that the settings say, judged and indexed. It is
-// immutable, and its static answers are written once.
+// immutable but for its counters, and its static answers are written once.
 type Policy struct {
 	revision uint64
 	zones    []*zone
@@ -27,6 +28,8 @@ type Policy struct {
 	steered []*steered
 	// replies counts the prepared answers, for their ids.
 	replies uint32
+	// counting is done once the counters are those that the policy before had.
+	counting sync.Once
 }
 
 // firstID is that of the first answer of a policy; those below are of no zone.
@@ -49,6 +52,8 @@ type zone struct {
 	absent *rrset
 
 	nodata, nxdomain *reply
+	// tally counts what was asked of the zone; apart from what is only read.
+	tally *answerTally
 }
 
 // node is one name that exists.
@@ -151,7 +156,7 @@ func (p *Policy) zone(i int, set Zone, ps *problems) reading {
 		return reading{}
 	}
 	set = set.WithDefaults()
-	z := &zone{apex: apex, index: i, path: path}
+	z := &zone{apex: apex, index: i, path: path, tally: new(answerTally)}
 	p.zones = append(p.zones, z)
 	p.apexes[apex] = z
 	ttl := ps.seconds(path+".ttl", set.TTL)

@@ -69,7 +69,7 @@ type counter struct {
 	_ [56]byte
 }
 
-// Given is how often a member was given out since its policy began.
+// Given is how often a member was given out since a policy first had it.
 type Given struct {
 	// Choice is the name, or the pool; Member one of its members, "fallback" or "anycast".
 	Choice, Member string
@@ -78,25 +78,52 @@ type Given struct {
 	Count uint64
 }
 
+// countOn goes on counting where the policy before stopped, for what has kept its
+// name. It is called before the policy answers anything, and does it once.
+func (p *Policy) countOn(old *Policy) {
+	p.counting.Do(func() { p.inherit(old) })
+}
+
+func (p *Policy) inherit(old *Policy) {
+	for _, z := range p.zones {
+		if was := old.apexes[z.apex]; was != nil {
+			z.tally = was.tally
+		}
+	}
+	was := map[string]*counter{}
+	old.eachMember(func(o *pool, m *member) { was[o.name+"/"+m.name] = m.given })
+	p.eachMember(func(o *pool, m *member) {
+		if c := was[o.name+"/"+m.name]; c != nil {
+			m.given = c
+		}
+	})
+}
+
 // Given lists every member with what it was given, in the order of the settings.
 // There are no more than the settings have.
 func (t *Table) Given() []Given {
 	var out []Given
-	add := func(o *pool, m *member) {
-		if m != nil && m.pool == nil {
-			out = append(out, Given{o.name, m.name, m.site, m.given.n.Load()})
-		}
-	}
-	for _, o := range t.policy.pools {
-		for _, m := range o.members {
-			add(o, m)
-		}
-		add(o, o.fallback)
-	}
-	for _, s := range t.policy.steered {
-		add(s.pool, s.anycast)
-	}
+	t.policy.eachMember(func(o *pool, m *member) { out = append(out, Given{o.name, m.name, m.site, m.given.n.Load()}) })
 	return out
+}
+
+// eachMember visits all that can be given: members but for pools, fallbacks and
+// anycast addresses.
+func (p *Policy) eachMember(visit func(*pool, *member)) {
+	some := func(o *pool, m *member) {
+		if m != nil && m.pool == nil {
+			visit(o, m)
+		}
+	}
+	for _, o := range p.pools {
+		for _, m := range o.members {
+			some(o, m)
+		}
+		some(o, o.fallback)
+	}
+	for _, s := range p.steered {
+		some(s.pool, s.anycast)
+	}
 }
 
 // steered is a name that is answered by a choice.

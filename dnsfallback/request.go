@@ -49,6 +49,9 @@ type request struct {
 	subnet    []byte       // the client subnet option as it came (RFC 7871 §6)
 	prefix    netip.Prefix // and what it says; invalid if nothing usable
 	hasCookie bool
+
+	// zone that the name is in; nil for none, or before it was looked for.
+	zone *zone
 }
 
 // Verdicts of read that are no rcode.
@@ -63,7 +66,7 @@ func (q *request) read(p []byte) int {
 	q.question, q.length, q.labels = nil, 0, 0
 	q.edns, q.do, q.nsid, q.alive, q.hasCookie = false, false, false, false, false
 	q.version, q.size, q.typ, q.class = 0, dns.MinMsgSize, 0, 0
-	q.cookie, q.subnet, q.prefix = nil, nil, netip.Prefix{}
+	q.cookie, q.subnet, q.prefix, q.zone = nil, nil, netip.Prefix{}, nil
 	if len(p) < headerLen {
 		return readDrop
 	}

@@ -60,6 +60,9 @@ type responder struct {
 	// choose and made are for answers by state: what was chosen, and the reply of it.
 	choose chooser
 	made   reply
+	// sample takes some of the answers aside; left counts to the next of them.
+	sample *sampling
+	left   uint32
 	// For explanations: where the client is said to be, and the name that was answered by state.
 	located netip.Prefix
 	steered *steered
@@ -94,6 +97,15 @@ type extras struct {
 
 // respond appends the answer to packet, or nothing for what deserves none.
 func (a *responder) respond(dst, packet []byte, t *Table, from netip.AddrPort, now moment, stream bool) []byte {
+	if a.sample != nil {
+		if a.left--; a.left == 0 {
+			return a.sampled(dst, packet, t, from, now, stream)
+		}
+	}
+	return a.answer(dst, packet, t, from, now, stream)
+}
+
+func (a *responder) answer(dst, packet []byte, t *Table, from netip.AddrPort, now moment, stream bool) []byte {
 	q, x := &a.q, &a.x
 	v := q.read(packet)
 	if v == readDrop || from.Port() == 0 {
@@ -195,7 +207,20 @@ func (a *responder) over(from netip.AddrPort, r *reply, now moment) verdict {
 }
 
 func (a *responder) send(dst []byte, r *reply, limit int, stream bool) []byte {
-	a.tally.answer(a.q.typ, r.rcode, stream)
+	if a.choose.aside {
+		return a.q.compose(dst, r, &a.x, limit)
+	}
+	count := &a.tally.answers
+	if a.q.zone != nil {
+		count = a.q.zone.tally
+	}
+	count.add(a.q.typ, r.rcode, stream)
+	if a.q.prefix.IsValid() {
+		a.tally.located.Add(1)
+		if a.x.scope > 0 {
+			a.tally.scoped.Add(1)
+		}
+	}
 	return a.q.compose(dst, r, &a.x, limit)
 }
 

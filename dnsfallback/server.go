@@ -24,8 +24,11 @@ type Server struct {
 	settings Settings
 	shared   *shared
 	table    atomic.Pointer[Table]
+	tested   atomic.Uint32 // the zone that the next self-test begins with
 	began    time.Time
 	seed     [2]uint64
+
+	sample *sampling
 
 	udp  []*net.UDPConn
 	tcp  []*net.TCPListener
@@ -33,14 +36,73 @@ type Server struct {
 }
 
 // TakeOver is [Listen] with the sockets of a server before, from its
-// [Server.Files]: the same addresses and as many workers. When that one stops,
-// no query is lost. The files are the caller's to close.
+// [Server.Files], in any order: the same addresses and as many workers. When that
+// one stops, no query is lost. The files are the caller's to close.
 func TakeOver(s Settings, secrets Secrets, files []*os.File) (*Server, error) {
 	s = s.WithDefaults()
 	if want := len(s.Listen) * (1 + s.Workers); len(files) != want {
 		return nil, fmt.Errorf("%d sockets were handed over, and %d addresses with %d workers need %d", len(files), len(s.Listen), s.Workers, want)
 	}
+	files, err := arrange(s, files)
+	if err != nil {
+		return nil, err
+	}
 	return listen(s, secrets, files)
+}
+
+// arrange brings sockets into the order of [Server.Files].
+func arrange(s Settings, files []*os.File) ([]*os.File, error) {
+	type socket struct {
+		*os.File
+		at     netip.AddrPort
+		stream bool
+	}
+	var all []socket
+	for _, f := range files {
+		var kind int
+		var name unix.Sockaddr
+		var bad [2]error
+		raw, err := f.SyscallConn() // File.Fd would make the socket block
+		if err == nil {
+			err = raw.Control(func(fd uintptr) {
+				kind, bad[0] = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TYPE)
+				name, bad[1] = unix.Getsockname(int(fd))
+			})
+		}
+		if err = errors.Join(err, bad[0], bad[1]); err != nil {
+			return nil, fmt.Errorf("taking a socket over: %w", err)
+		}
+		k := socket{File: f, stream: kind == unix.SOCK_STREAM}
+		switch n := name.(type) {
+		case *unix.SockaddrInet4:
+			k.at = netip.AddrPortFrom(netip.AddrFrom4(n.Addr), uint16(n.Port))
+		case *unix.SockaddrInet6:
+			k.at = netip.AddrPortFrom(netip.AddrFrom16(n.Addr), uint16(n.Port))
+		}
+		all = append(all, k)
+	}
+	var out []*os.File
+	take := func(at netip.AddrPort, stream bool) (netip.AddrPort, error) {
+		i := slices.IndexFunc(all, func(k socket) bool {
+			return k.stream == stream && k.at.Addr() == at.Addr() && (at.Port() == 0 || at.Port() == k.at.Port())
+		})
+		if i < 0 {
+			return at, fmt.Errorf("too few sockets of %v were handed over", at)
+		}
+		at = all[i].at
+		out, all = append(out, all[i].File), slices.Delete(all, i, i+1)
+		return at, nil
+	}
+	for _, at := range s.Listen {
+		at, err := take(at, true)
+		for i := 0; i < s.Workers && err == nil; i++ {
+			_, err = take(at, false)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // Listen opens the sockets of a server. It answers nothing until [Server.Serve]
@@ -184,8 +246,12 @@ func (v *Server) control(at netip.AddrPort) func(string, string, syscall.RawConn
 		}
 		err := c.Control(func(f uintptr) {
 			fd := int(f)
+			// A service address comes and goes with what puts it on the host.
 			if at.Addr().Is6() {
 				set(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY)
+				set(fd, unix.IPPROTO_IPV6, unix.IPV6_FREEBIND)
+			} else {
+				set(fd, unix.IPPROTO_IP, unix.IP_FREEBIND)
 			}
 			if network[:3] == "tcp" {
 				return
@@ -220,6 +286,9 @@ func (v *Server) Set(t *Table) error {
 		if old != nil && t.version < old.version {
 			return fmt.Errorf("table %d is older than %d, which keeps serving", t.version, old.version)
 		}
+		if old != nil && old.policy != t.policy {
+			t.policy.countOn(old.policy)
+		}
 		if v.table.CompareAndSwap(old, t) {
 			return nil
 		}
@@ -240,7 +309,15 @@ func (v *Server) SetSecrets(s Secrets) error {
 func (v *Server) Table() *Table { return v.table.Load() }
 
 // Counters are what the server has done.
-func (v *Server) Counters() Counters { return v.shared.tally.read() }
+func (v *Server) Counters() Counters {
+	c := v.shared.tally.read()
+	if t := v.table.Load(); t != nil {
+		for _, z := range t.policy.zones {
+			c.Answers = z.tally.read(c.Answers, z.apex.text())
+		}
+	}
+	return c
+}
 
 // Serve answers until the context ends, then answers what has arrived, closes
 // the sockets and returns. It is called once.
@@ -283,9 +360,8 @@ func (v *Server) close() {
 	}
 }
 
-// moment is the time as answers need it.
-func (v *Server) moment() moment {
-	now := time.Now()
+// moment is a time as answers need it.
+func (v *Server) moment(now time.Time) moment {
 	return moment{unix: uint32(now.Unix()), ms: uint32(now.Sub(v.began) / time.Millisecond)}
 }
 
@@ -297,8 +373,11 @@ func rand64() uint64 {
 
 // responder makes one for a worker, or for a connection.
 func (v *Server) responder(stream bool) responder {
-	a := responder{shared: v.shared}
+	a := responder{shared: v.shared, sample: v.sample}
 	a.choose.draw = rand64()
+	if a.sample != nil {
+		a.left = a.sample.first(a.choose.draw)
+	}
 	if !stream {
 		rate := uint32(*v.settings.RateLimit)
 		if rate > 0 {

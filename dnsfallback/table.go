@@ -30,6 +30,15 @@ func (t *Table) WithMaps(version uint64, maps *Maps) *Table {
 // Version grows with every table that a node serves.
 func (t *Table) Version() uint64 { return t.version }
 
+// Zones are the names of those that the table answers for, in the order of the settings.
+func (t *Table) Zones() []string {
+	var out []string
+	for _, z := range t.policy.zones {
+		out = append(out, z.apex.text())
+	}
+	return out
+}
+
 // Until is when the table changes by itself, as a window begins or ends; zero for never.
 func (t *Table) Until() time.Time { return t.steering.until }
 
@@ -41,7 +50,7 @@ func (t *Table) choose(c *chooser, s *steered) {
 		}
 		c.given, c.count = append(c.given, s.anycast.addresses[c.family]...), s.anycast.count[c.family]
 		if c.count > 0 {
-			if c.trace == nil {
+			if !c.aside {
 				s.anycast.given.n.Add(1)
 			}
 			return
@@ -62,6 +71,7 @@ func (p *Policy) match(q *request) *reply {
 		if n == nil {
 			continue
 		}
+		q.zone = n.zone
 		exact := i == 0
 		switch {
 		case n.cut != nil && (n != n.cut || !exact || q.typ != dns.TypeDS):

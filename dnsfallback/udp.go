@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -94,7 +95,12 @@ func (w *worker) drain(read, write func(uintptr) bool) {
 }
 
 func (w *worker) turn(write func(uintptr) bool) {
-	w.respond()
+	if w.got == 0 {
+		return
+	}
+	began := time.Now()
+	defer func() { w.server.shared.tally.took(time.Since(began), w.got) }()
+	w.respond(began)
 	for w.sent < w.ready {
 		if w.raw.Write(write) != nil {
 			return
@@ -122,9 +128,9 @@ func (w *worker) read(fd uintptr) bool {
 }
 
 // respond answers the batch that was read.
-func (w *worker) respond() {
+func (w *worker) respond(at time.Time) {
 	w.sent, w.ready = 0, 0
-	t, now := w.server.table.Load(), w.server.moment()
+	t, now := w.server.table.Load(), w.server.moment(at)
 	for i := range w.got {
 		in := &w.in[i]
 		if in.hdr.Flags&unix.MSG_TRUNC != 0 || w.wildcard && !w.turnAround(i) {

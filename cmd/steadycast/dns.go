@@ -15,38 +15,51 @@ import (
 )
 
 func newDNSCommand(c *cli) *cobra.Command {
-	cmd := &cobra.Command{Use: "dns", Short: "What clients are answered, and why", GroupID: groupSee}
-	cmd.AddCommand(newResolveCommand(c))
+	cmd := runDNS(c)
+	cmd.AddCommand(newResolveCommand(c), newDNSStatusCommand(c))
 	return cmd
 }
 
 // supposed is the state that a question is asked in.
 type supposed struct {
 	down, out, holds []string
-	at               string
+	when             string
 }
+
+// any reports whether anything is supposed at all.
+func (s supposed) any() bool { return len(s.down)+len(s.out)+len(s.holds) > 0 || s.when != "" }
 
 func newResolveCommand(c *cli) *cobra.Command {
 	var (
 		table, typ, client string
+		at                 uint64
 		suppose            supposed
 	)
 	cmd := &cobra.Command{
-		Use: "resolve NAME", Short: "The answer that a table gives one client, and every step to it; needs no daemon", Args: cobra.ExactArgs(1),
-		Long: `Answers as a server would that has this table: which row of which map the client
-is in, which method chose whom, which members were out and why. All sites are
-well, but for what --down, --out and --while suppose. Where a method draws by
-weight, it draws anew each time.`,
-		Example: `  steadycast dns resolve www.gslb.example.com --table fleet.yaml --client 203.0.113.7
+		Use: "resolve NAME", Short: "The answer that one client is given, and every step to it", Args: cobra.ExactArgs(1),
+		Long: `Asks this node's server of names what it answers a client now: which row of which
+map the client is in, which method chose whom, which members were out and why,
+and which table that is of. --at asks another revision of the fleet's table, in
+the present state. Where a method draws by weight, it draws anew each time.
+
+With --table it needs no daemon, and answers from that file: all sites are well
+then, but for what --down, --out and --while suppose.`,
+		Example: `  steadycast dns resolve www.gslb.example.com --client 203.0.113.7
+  steadycast dns resolve www.gslb.example.com --table fleet.yaml --client 203.0.113.7
   steadycast dns resolve www.gslb.example.com --table fleet.yaml --client 10.1.2.0/24 --down web@ams --out fra`,
 	}
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if table == "" {
-			return usageError(errors.New("--table is missing: name the fleet.yaml whose zones are to be asked"))
-		}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		where, err := clientOf(client)
 		if err != nil {
 			return usageError(err)
+		}
+		switch {
+		case table != "" && at != 0:
+			return usageError(errors.New("--at asks the server of this node, and --table a file; give one"))
+		case table == "" && suppose.any():
+			return usageError(errors.New("--down, --out, --while and --when suppose a state, which needs a --table; the server answers by the real one"))
+		case table == "":
+			return c.resolveNow(cmd.Context(), args[0], typ, where, at)
 		}
 		fleet, ps := config.LoadTable(table)
 		if err := ps.Err(); err != nil {
@@ -78,13 +91,14 @@ weight, it draws anew each time.`,
 		return nil
 	}
 	f := cmd.Flags()
-	f.StringVar(&table, "table", "", "the fleet.yaml to answer from")
+	f.StringVar(&table, "table", "", "the fleet.yaml to answer from, instead of this node's server")
+	f.Uint64Var(&at, "at", 0, "answer by this revision of the fleet's table; see steadycast revisions")
 	f.StringVar(&typ, "type", "A", "type of record")
 	f.StringVar(&client, "client", "0.0.0.0", "address or network of who asks")
 	f.StringSliceVar(&suppose.down, "down", nil, "suppose that SERVICE@SITE is down")
 	f.StringSliceVar(&suppose.out, "out", nil, "suppose that a person switched SITE, or NAME/MEMBER, out")
 	f.StringSliceVar(&suppose.holds, "while", nil, "suppose that the condition that members name holds")
-	f.StringVar(&suppose.at, "at", "", "suppose the time, as 2026-11-11T00:00:00Z; default now")
+	f.StringVar(&suppose.when, "when", "", "suppose the time, as 2026-11-11T00:00:00Z; default now")
 	return cmd
 }
 
@@ -146,10 +160,10 @@ func (s supposed) state(fleet config.Fleet) (dnsfallback.FleetState, error) {
 	for _, w := range s.holds {
 		out.Conditions[w] = true
 	}
-	if s.at != "" {
-		at, err := time.Parse(time.RFC3339, s.at)
+	if s.when != "" {
+		at, err := time.Parse(time.RFC3339, s.when)
 		if err != nil {
-			return out, fmt.Errorf("--at %q: write a time as 2026-11-11T00:00:00Z", s.at)
+			return out, fmt.Errorf("--when %q: write a time as 2026-11-11T00:00:00Z", s.when)
 		}
 		out.At = at
 	}

@@ -21,7 +21,13 @@ import (
 // as announcing there, or has only depreferred it. What a person ordered goes
 // before both. A site of which nothing is known is not out.
 func State(v *decide.View, at time.Time) dnsfallback.FleetState {
-	s := dnsfallback.FleetState{At: at, Sites: map[string]dnsfallback.SiteState{}}
+	mode, _ := Ordered(v)
+	return StateIn(v, at, mode)
+}
+
+// StateIn is State on another rung of the ladder than the one that was ordered.
+func StateIn(v *decide.View, at time.Time, mode Mode) dnsfallback.FleetState {
+	s := dnsfallback.FleetState{At: at, Minimal: mode == Minimal, Sites: map[string]dnsfallback.SiteState{}}
 	for _, place := range v.Table.Sites {
 		if place.Witness {
 			continue

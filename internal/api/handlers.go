@@ -41,6 +41,7 @@ func (s *Server) mux() *http.ServeMux {
 	m.HandleFunc("GET /v1/history", read(s.getHistory))
 	m.HandleFunc("GET /v1/loads", read(s.getLoads))
 	m.HandleFunc("GET /v1/table", read(s.getTable))
+	m.HandleFunc("GET /v1/view", read(s.getView))
 	m.HandleFunc("GET /v1/staged", read(s.getStaged))
 	m.HandleFunc("GET /v1/revisions", read(s.getRevisions))
 	m.HandleFunc("GET /v1/decisions", read(s.getDecisions))

@@ -30,13 +30,13 @@ func (j *judge) daemon() {
 
 	for i, role := range n.Roles {
 		at := fmt.Sprintf("roles[%d]", i)
-		j.word(at, role, "speaker", "agent", "ledger")
+		j.word(at, role, "speaker", "agent", "ledger", "dns")
 		if slices.Contains(n.Roles[:i], role) {
 			j.say(r, at, "%q stands here twice; name it once", role)
 		}
 	}
 	j.voters()
-	for _, p := range []struct{ path, value string }{{"state_dir", n.StateDir}, {"run_dir", n.RunDir}, {"socket", n.Socket}, {"speaker_socket", n.SpeakerSocket}, {"ledger_socket", n.LedgerSocket}} {
+	for _, p := range []struct{ path, value string }{{"state_dir", n.StateDir}, {"run_dir", n.RunDir}, {"socket", n.Socket}, {"speaker_socket", n.SpeakerSocket}, {"ledger_socket", n.LedgerSocket}, {"dns_socket", n.DNSSocket}} {
 		if !filepath.IsAbs(p.value) {
 			j.say(r, p.path, "%q is not an absolute path", brief(p.value))
 		}
@@ -54,6 +54,10 @@ func (j *judge) daemon() {
 	if n.LedgerSocket == n.Socket || n.LedgerSocket == n.SpeakerSocket {
 		j.say(r, "ledger_socket", "%q is another role's socket too; each needs its own", n.LedgerSocket)
 	}
+	if n.DNSSocket == n.Socket || n.DNSSocket == n.SpeakerSocket || n.DNSSocket == n.LedgerSocket {
+		j.say(r, "dns_socket", "%q is another role's socket too; each needs its own", n.DNSSocket)
+	}
+	j.dns()
 	j.word("log.level", n.Log.Level, "debug", "info", "warn", "error")
 	j.word("log.format", n.Log.Format, "text", "json")
 	if l := n.Metrics.Listen; l != "off" {

@@ -55,7 +55,10 @@ type Node struct {
 	// Mesh is where other nodes tell this one what they see of its site; for mode fleet.
 	Mesh Mesh `yaml:"mesh"`
 
-	// Roles that `steadycast run` starts: speaker, agent (default both), ledger.
+	// DNS is how this node answers for the zones of the table, in role dns.
+	DNS DNS `yaml:"dns"`
+
+	// Roles that `steadycast run` starts: speaker, agent (default both), ledger, dns.
 	// A node of a fleet without a speaker is a witness.
 	Roles []string `yaml:"roles"`
 	// StateDir keeps what must survive a restart; default /var/lib/steadycast.
@@ -69,7 +72,9 @@ type Node struct {
 	// LedgerSocket is where `steadycast ledger` reaches the voter of this node;
 	// default RunDir/ledger.sock.
 	LedgerSocket string `yaml:"ledger_socket" layer:"unix socket of the voter"`
-	// SocketGroup may use Socket besides its owner; default none.
+	// DNSSocket is where `steadycast dns` reaches the server of this node; default RunDir/dns.sock.
+	DNSSocket string `yaml:"dns_socket"`
+	// SocketGroup may use Socket and DNSSocket besides its owner; default none.
 	SocketGroup string `yaml:"socket_group" layer:"group that may use the API socket"`
 
 	Log     Log     `yaml:"log"`
@@ -171,6 +176,7 @@ func newNode() Node {
 		TLS:            TLS{Dir: "/etc/steadycast/pki"},
 		Log:            Log{Level: "info", Format: "text"},
 		Metrics:        Metrics{Listen: "127.0.0.1:9342"},
+		DNS:            newDNS(),
 		AgentLost:      "keep",
 		AgentLostAfter: time.Minute,
 		Isolated:       "deprefer",
@@ -192,7 +198,11 @@ func (n *Node) settle() {
 	if len(n.Roles) == 0 {
 		n.Roles = []string{"speaker", "agent"}
 	}
+	if len(n.DNS.Listen) > 0 {
+		n.DNS.Settings = n.DNS.Settings.WithDefaults()
+	}
 	n.Socket = cmp.Or(n.Socket, filepath.Join(n.RunDir, "agent.sock"))
 	n.LedgerSocket = cmp.Or(n.LedgerSocket, filepath.Join(n.RunDir, "ledger.sock"))
+	n.DNSSocket = cmp.Or(n.DNSSocket, filepath.Join(n.RunDir, "dns.sock"))
 	n.SpeakerSocket = cmp.Or(n.SpeakerSocket, filepath.Join(n.RunDir, "speaker.sock"))
 }

@@ -31,8 +31,15 @@ const (
 	histogram = prometheus.UntypedValue // made with a const histogram
 )
 
-// all are the metrics in the order of this file; define fills it.
-var all []*metric
+// all are the metrics of the agent in the order of this file, which define fills,
+// and ofDNS those of the server of names, a process of its own.
+var all, ofDNS []*metric
+
+func defineDNS(name string, kind prometheus.ValueType, help string, labels ...string) *metric {
+	m := define("dns_"+name, kind, help, labels...)
+	all, ofDNS = all[:len(all)-1], append(ofDNS, m)
+	return m
+}
 
 func define(name string, kind prometheus.ValueType, help string, labels ...string) *metric {
 	m := &metric{name: "steadycast_" + name, kind: kind, help: help, labels: labels}
@@ -157,4 +164,50 @@ var (
 		"When the check last came out up, in seconds since 1970; absent before the first time.", "site", "subject", "service", "check")
 	checkLag = define("check_lag_seconds", gauge,
 		"How late the newest round of the check started.", "site", "subject", "service", "check")
+)
+
+// The server of names. Zones, choices, members and maps are those of the table.
+var (
+	dnsInfo = defineDNS("build_info", gauge,
+		"Always 1; the labels say which build answers.", "version", "goversion")
+	dnsAnswers = defineDNS("answers_total", counter,
+		"Answers; zone is empty for what is in none.", "zone", "transport", "type", "rcode")
+	dnsGiven = defineDNS("given_total", counter,
+		"Answers that named a member of a choice.", "choice", "member", "site")
+	dnsLatency = defineDNS("udp_duration_seconds", histogram,
+		"From when a question was read to when the kernel had the answer, over UDP.")
+	dnsDropped = defineDNS("dropped_total", counter,
+		"Packets that deserved no answer.")
+	dnsUnsent = defineDNS("unsent_total", counter,
+		"Answers that the kernel did not take.")
+	dnsLimited = defineDNS("limited_total", counter,
+		"Answers over the limit: dropped, or slipped as an empty one with TC.", "how")
+	dnsCookies = defineDNS("cookies_total", counter,
+		"Questions with a cookie: without a server's part (new), with one of ours (good), with another (bad).", "kind")
+	dnsSubnet = defineDNS("client_subnet_total", counter,
+		"Questions with a usable client subnet, by whom the answer holds for: all, or that network.", "scope")
+	dnsConnections = defineDNS("connections_total", counter,
+		"TCP connections: accepted, turned away for their number, timed out.", "what")
+	dnsAnswering = defineDNS("answering", gauge,
+		"1 once the first table is known and the sockets are open.")
+	dnsVersion = defineDNS("table_version", gauge,
+		"Version of the table in use; it only grows.")
+	dnsRevision = defineDNS("table_revision", gauge,
+		"Revision of the fleet's table that it is of.")
+	dnsSince = defineDNS("table_timestamp_seconds", gauge,
+		"When the table in use was made, in seconds since 1970.")
+	dnsHeard = defineDNS("state_heard_timestamp_seconds", gauge,
+		"When the ledger was heard last, in seconds since 1970.")
+	dnsStale = defineDNS("stale", gauge,
+		"1 while the answers are of old state because no ledger is heard.")
+	dnsRefused = defineDNS("table_refused", gauge,
+		"1 while a newer table, or a map, is refused and the one before is used.")
+	dnsRight = defineDNS("self_test_successful", gauge,
+		"1 if the server's newest test of its own answers found nothing wrong.")
+	dnsMode = defineDNS("mode", gauge,
+		"1 for the rung of the ladder that the answers are on.", "mode")
+	dnsMapRows = defineDNS("map_rows", gauge,
+		"Rows of the map in use.", "map")
+	dnsMapChanged = defineDNS("map_timestamp_seconds", gauge,
+		"When the file of the map in use was last changed, in seconds since 1970.", "map")
 )

@@ -20,12 +20,12 @@ import (
 // package over the newest snapshot, and those of the process and of the Go
 // runtime. At most four scrapes run at once, each for at most five seconds.
 func Handler(snapshot func() *api.Snapshot, log *slog.Logger) http.Handler {
+	return handler(log, &collector{snapshot: snapshot}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+}
+
+func handler(log *slog.Logger, all ...prometheus.Collector) http.Handler {
 	reg := prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{
-		&collector{snapshot: snapshot},
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
+	for _, c := range all {
 		if err := reg.Register(c); err != nil {
 			log.Error("metrics: some are missing", "error", err)
 		}
@@ -43,7 +43,10 @@ func Handler(snapshot func() *api.Snapshot, log *slog.Logger) http.Handler {
 // address that is in use is tried again every ten seconds: missing metrics are
 // no reason to stop a daemon, and none to be without them for ever.
 func Serve(ctx context.Context, address string, snapshot func() *api.Snapshot, log *slog.Logger) {
-	h := Handler(snapshot, log)
+	listenAndServe(ctx, address, Handler(snapshot, log), log)
+}
+
+func listenAndServe(ctx context.Context, address string, h http.Handler, log *slog.Logger) {
 	said := ""
 	for {
 		err := serve(ctx, address, h, log)

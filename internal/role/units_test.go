@@ -22,7 +22,7 @@ func stage(t *testing.T) (dir string, units []string) {
 	}
 	dir = t.TempDir()
 	files, err := filepath.Glob(unitDir + "/steadycast*")
-	if err != nil || len(files) != 4 {
+	if err != nil || len(files) != 5 {
 		t.Fatalf("units: %v, %v", files, err)
 	}
 	for _, f := range files {

@@ -1,0 +1,232 @@
+package dns
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/steadycast/steadycast/dnsfallback"
+	"github.com/steadycast/steadycast/internal/answers"
+	"github.com/steadycast/steadycast/internal/config"
+	"github.com/steadycast/steadycast/internal/loopback"
+)
+
+// room is a keeper with a server, in the test's own process.
+type room struct {
+	*keeper
+	source *fakeSource
+	at     netip.AddrPort
+	log    *bytes.Buffer
+	stop   func()
+}
+
+// begin starts a keeper in dir, which may hold what an earlier one remembered.
+func begin(t *testing.T, dir string, change func(*config.DNS)) *room {
+	t.Helper()
+	r := &room{source: newSource(), at: loopback.Own(t), log: &bytes.Buffer{}}
+	var lines sync.Mutex
+	log := slog.New(slog.NewTextHandler(guarded{&lines, r.log}, nil))
+	node := config.Node{Fleet: "edge", Node: "fra-1", DNS: config.DNS{StaleAfter: time.Minute, Remember: time.Hour}}
+	if change != nil {
+		change(&node.DNS)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	r.keeper = &keeper{node: node, source: r.source, log: log, beat: 20 * time.Millisecond, freshFor: 100 * time.Millisecond, memory: &memory{path: filepath.Join(dir, "dns-view.json"), fleet: "edge", log: log}}
+	r.serve = func(first *dnsfallback.Table) (*dnsfallback.Server, error) {
+		s, err := dnsfallback.Listen(dnsfallback.Settings{Listen: []netip.AddrPort{r.at}, Workers: 1}, nil)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.Set(first); err != nil {
+			return nil, err
+		}
+		running.Go(func() { s.Serve(ctx) })
+		return s, nil
+	}
+	running.Go(func() { r.run(ctx, func() {}, nil) })
+	r.stop = func() { cancel(); running.Wait() }
+	t.Cleanup(r.stop)
+	return r
+}
+
+type guarded struct {
+	*sync.Mutex
+	b *bytes.Buffer
+}
+
+func (g guarded) Write(p []byte) (int, error) {
+	g.Lock()
+	defer g.Unlock()
+	return g.b.Write(p)
+}
+
+func (r *room) answers(t *testing.T, name, want string) {
+	t.Helper()
+	eventually(t, name+" is "+want, func() bool { return ask(r.at, name) == want })
+}
+
+// A server says nothing before it knows the table and the state; then it follows
+// every committed change, and each table has a greater version.
+func TestAnswersFollowTheLedger(t *testing.T) {
+	r := begin(t, t.TempDir(), nil)
+	time.Sleep(3 * gather) // not a proof, but a chance to be wrong
+	if _, server, _ := r.show(); server != nil {
+		t.Fatal("it answers without a table")
+	}
+	r.source.commit(view(t, 1, table))
+	r.answers(t, "www.example.com", "192.0.2.1")
+	first, _, _ := r.show()
+	r.source.commit(view(t, 2, table, "fra"))
+	r.answers(t, "www.example.com", "192.0.2.2")
+	second, _, _ := r.show()
+	if second.Table.Version() <= first.Table.Version() || second.Position != "1.2" {
+		t.Errorf("version %d at %s after %d at %s", second.Table.Version(), second.Position, first.Table.Version(), first.Position)
+	}
+	// Another table comes by the same way.
+	v := view(t, 3, "revision: 2\n"+strings.Replace(table, "192.0.2.99", "192.0.2.98", 1))
+	r.source.commit(v)
+	r.answers(t, "static.example.com", "192.0.2.98")
+	// An older position, as of a backup that was restored, changes nothing.
+	r.source.commit(view(t, 2, table))
+	eventually(t, "the older position is refused", func() bool {
+		s, _, _ := r.show()
+		return strings.Contains(s.Refused, "the ledger is at 1.2, before 1.3 that was answered from")
+	})
+	if got := ask(r.at, "static.example.com"); got != "192.0.2.98" {
+		t.Errorf("the older table is answered from: %s", got)
+	}
+	// The state in which a question was asked, by another revision of the table.
+	then, err := r.keeper.at(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := then.Explain("static.example.com", "A", netip.MustParsePrefix("203.0.113.0/24")); err != nil || !strings.Contains(strings.Join(e.Records, ""), "192.0.2.99") {
+		t.Errorf("revision 1 says %v, %v", e.Records, err)
+	}
+	if _, err := r.keeper.at(t.Context(), 9); err == nil {
+		t.Error("a revision that nobody remembers is answered by")
+	}
+}
+
+// What cannot be read, in whatever way, leaves the table before in use and is said.
+func TestBadTableChangesNothing(t *testing.T) {
+	for name, bad := range map[string]func(string) string{
+		"no yaml":           func(string) string { return "zones: [" },
+		"a CNAME with data": func(s string) string { return strings.Replace(s, "[static", "[www CNAME static, static", 1) },
+		"outside": func(s string) string {
+			return strings.Replace(s, "[static", "[other.example.org. A 192.0.2.1, static", 1)
+		},
+		"an unknown member": func(s string) string { return strings.Replace(s, "{site: ams, addresses", "{site: mars, addresses", 1) },
+		"an unknown key":    func(s string) string { return s + "zebra: 1\n" },
+		"no zones":          func(s string) string { return s[:strings.Index(s, "zones:")] },
+		"no text":           func(string) string { return "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := begin(t, t.TempDir(), nil)
+			good := view(t, 1, table)
+			r.source.commit(good)
+			r.answers(t, "static.example.com", "192.0.2.99")
+			v := view(t, 2, table, "fra")
+			v.Table.Revision, v.Table.Source = 2, bad(table)
+			r.source.commit(v)
+			eventually(t, "it is refused", func() bool {
+				s, _, _ := r.show()
+				return strings.HasPrefix(s.Refused, "revision 2 of the table is not answered from: ")
+			})
+			r.answers(t, "static.example.com", "192.0.2.99")
+			// The state goes on, by the zones that are in use.
+			r.answers(t, "www.example.com", "192.0.2.2")
+			next := view(t, 3, table)
+			next.Table.Revision = 3
+			r.source.commit(next)
+			eventually(t, "a good one ends it", func() bool { s, _, _ := r.show(); return s.Refused == "" && s.Revision == 3 })
+		})
+	}
+}
+
+// A server that starts without a ledger answers from what it remembers, if that is
+// young, and not otherwise; its versions go on.
+func TestRemembers(t *testing.T) {
+	dir := t.TempDir()
+	r := begin(t, dir, nil)
+	r.source.commit(view(t, 7, table, "fra"))
+	r.answers(t, "www.example.com", "192.0.2.2")
+	before, _, _ := r.show()
+	r.stop()
+
+	again := begin(t, dir, nil)
+	again.source.lose(time.Minute)
+	again.answers(t, "www.example.com", "192.0.2.2")
+	if s, _, _ := again.show(); s.Table.Version() <= before.Table.Version() || s.Position != "1.7" {
+		t.Errorf("version %d at %s after %d", s.Table.Version(), s.Position, before.Table.Version())
+	}
+	again.stop()
+
+	for name, spoil := range map[string]func(*testing.T, string, *config.DNS){
+		"too old": func(t *testing.T, path string, c *config.DNS) { c.Remember = time.Nanosecond },
+		"never":   func(t *testing.T, path string, c *config.DNS) { c.Remember = 0 },
+		"damaged": func(t *testing.T, path string, c *config.DNS) {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			os.WriteFile(path, bytes.Replace(b, []byte("192.0.2.2]"), []byte("192.0.2.3]"), 1), 0o600)
+		},
+		"torn": func(t *testing.T, path string, c *config.DNS) { os.Truncate(path, 100) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := t.TempDir()
+			b, err := os.ReadFile(filepath.Join(dir, "dns-view.json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(own, "dns-view.json")
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := begin(t, own, func(c *config.DNS) { spoil(t, path, c) })
+			time.Sleep(3 * gather)
+			if _, server, _ := r.show(); server != nil {
+				t.Fatal("it answers")
+			}
+			r.source.commit(view(t, 8, table))
+			r.answers(t, "www.example.com", "192.0.2.1")
+		})
+	}
+}
+
+// Without a ledger the answers go on, count as stale after a while, and by
+// minimal_after come down to the anycast addresses; and are fresh again after.
+func TestStale(t *testing.T) {
+	r := begin(t, t.TempDir(), func(c *config.DNS) { c.MinimalAfter = time.Hour })
+	r.source.commit(view(t, 1, table, "fra"))
+	r.answers(t, "www.example.com", "192.0.2.2")
+	r.source.lose(30 * time.Second) // an election is no loss
+	time.Sleep(10 * r.beat)
+	if s, _, _ := r.show(); s.Stale != "" {
+		t.Errorf("stale after half a minute: %s", s.Stale)
+	}
+	r.source.lose(0)
+	eventually(t, "it is heard", func() bool { s, _, _ := r.show(); return time.Since(s.Heard) < 3*time.Second })
+	r.source.lose(2 * time.Minute)
+	eventually(t, "it is stale", func() bool {
+		s, _, _ := r.show()
+		return strings.Contains(s.Stale, "no voter of the ledger was heard") && s.Mode == answers.Frozen
+	})
+	r.answers(t, "www.example.com", "192.0.2.2")
+	r.source.lose(0)
+	eventually(t, "it is fresh", func() bool { s, _, _ := r.show(); return s.Stale == "" && s.Mode == answers.Normal })
+	r.source.lose(2 * time.Hour)
+	eventually(t, "it is minimal", func() bool { s, _, _ := r.show(); return s.Mode == answers.Minimal })
+	r.answers(t, "www.example.com", "192.0.2.80")
+	r.answers(t, "static.example.com", "192.0.2.99")
+}

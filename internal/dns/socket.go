@@ -1,0 +1,160 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/steadycast/steadycast/dnsfallback"
+	"github.com/steadycast/steadycast/internal/answers"
+	"github.com/steadycast/steadycast/internal/api"
+	"github.com/steadycast/steadycast/internal/metrics"
+)
+
+// Status is what a server says of itself at GET /v1/dns/status.
+type Status struct {
+	Node    string    `json:"node"`
+	Program string    `json:"program"`
+	Started time.Time `json:"started"`
+	// Answering is false until the first table is known.
+	Answering bool             `json:"answering"`
+	Addresses []netip.AddrPort `json:"addresses"`
+	// Version is that of the table in use, of Revision of the policy at Position of the
+	// ledger; made at Since, of state that was heard last at Heard.
+	Version  uint64    `json:"version"`
+	Revision uint64    `json:"revision"`
+	Position string    `json:"position,omitempty"`
+	Since    time.Time `json:"since,omitzero"`
+	Heard    time.Time `json:"heard,omitzero"`
+	// Mode is the rung of the ladder, with why if it is not normal.
+	Mode string `json:"mode"`
+	Why  string `json:"why,omitempty"`
+	// Stale, Refused and Wrong say what is wrong; empty while nothing is.
+	Stale   string   `json:"stale,omitempty"`
+	Refused string   `json:"refused,omitempty"`
+	Wrong   string   `json:"wrong,omitempty"`
+	Zones   []string `json:"zones"`
+	Maps    []Map    `json:"maps"`
+	// Answers that were given, and what was dropped or limited, since Started.
+	Answers uint64 `json:"answers"`
+	Dropped uint64 `json:"dropped"`
+	Limited uint64 `json:"limited"`
+}
+
+// Map is one of the maps in use.
+type Map struct {
+	Name    string    `json:"name"`
+	File    string    `json:"file"`
+	Rows    int       `json:"rows"`
+	Changed time.Time `json:"changed"`
+}
+
+// Resolved answers GET /v1/dns/resolve: one answer, every step to it, and what
+// the table is of that gave it.
+type Resolved struct {
+	dnsfallback.Explanation
+	Node     string `json:"node"`
+	Revision uint64 `json:"revision"`
+	Position string `json:"position"`
+	Mode     string `json:"mode"`
+	Stale    string `json:"stale,omitempty"`
+}
+
+// askPatience bounds what one request may take: another revision is read for it.
+const askPatience = 10 * time.Second
+
+// serveSocket answers on the unix socket until ctx ends.
+func (d *daemon) serveSocket(ctx context.Context, l net.Listener) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/dns/status", func(w http.ResponseWriter, _ *http.Request) { api.Answer(w, d.status(), nil) })
+	mux.HandleFunc("GET /v1/dns/resolve", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), askPatience)
+		defer cancel()
+		q := r.URL.Query()
+		v, err := d.resolve(ctx, q.Get("name"), q.Get("type"), q.Get("client"), q.Get("revision"))
+		api.Answer(w, v, err)
+	})
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		ErrorLog: slog.NewLogLogger(d.o.Logger.Handler(), slog.LevelDebug)}
+	stop := context.AfterFunc(ctx, func() { s.Close() })
+	defer stop()
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		d.o.Logger.Error("the socket of this server has ended; the answers go on", "err", err)
+	}
+}
+
+func (d *daemon) status() Status {
+	sheet, server, maps := d.keeper.show()
+	s := Status{
+		Node: d.o.Config.Node.Node, Program: d.o.Version, Started: d.began,
+		Revision: sheet.Revision, Position: sheet.Position, Since: sheet.Since, Heard: sheet.Heard,
+		Mode: sheet.Mode.String(), Why: sheet.ModeWhy, Stale: sheet.Stale, Refused: sheet.Refused, Wrong: sheet.Wrong,
+		Addresses: []netip.AddrPort{}, Zones: []string{}, Maps: []Map{},
+	}
+	if sheet.RefusedMap != "" && s.Refused == "" {
+		s.Refused = sheet.RefusedMap
+	}
+	for _, m := range maps.All() {
+		s.Maps = append(s.Maps, Map{m.Name, m.File, m.Rows, m.Changed})
+	}
+	if server == nil {
+		return s
+	}
+	s.Answering, s.Addresses, s.Version, s.Zones = true, server.Addresses(), sheet.Table.Version(), sheet.Table.Zones()
+	c := server.Counters()
+	for _, a := range c.Answers {
+		s.Answers += a.Count
+	}
+	s.Dropped, s.Limited = c.Dropped, c.Limited
+	return s
+}
+
+// resolve explains what a client is answered, by the table in use or by another
+// revision of the policy in the present state.
+func (d *daemon) resolve(ctx context.Context, name, typ, client, revision string) (Resolved, error) {
+	bad := func(format string, args ...any) (Resolved, error) {
+		return Resolved{}, &api.Error{Code: api.CodeUsage, Message: fmt.Sprintf(format, args...)}
+	}
+	where, err := netip.ParsePrefix(client)
+	if err != nil {
+		return bad("client: %q is not a network", client)
+	}
+	sheet, _, _ := d.keeper.show()
+	r := Resolved{Node: d.o.Config.Node.Node, Revision: sheet.Revision, Position: sheet.Position, Mode: sheet.Mode.String(), Stale: sheet.Stale}
+	t := sheet.Table
+	if revision != "" {
+		if r.Revision, err = strconv.ParseUint(revision, 10, 64); err != nil {
+			return bad("revision: %q is not a number", revision)
+		}
+		if t, err = d.keeper.at(ctx, r.Revision); err != nil {
+			return Resolved{}, &api.Error{Code: api.CodeNotFound, Message: err.Error(), Next: "steadycast revisions"}
+		}
+	}
+	if t == nil {
+		return Resolved{}, &api.Error{Code: api.CodeBusy, Message: "the server does not answer yet: the fleet's table and state are not known", Next: "steadycast dns status"}
+	}
+	if r.Explanation, err = t.Explain(name, typ, where); err != nil {
+		return bad("%v", err)
+	}
+	return r, nil
+}
+
+// figures are what metrics show.
+func (d *daemon) figures() metrics.DNS {
+	sheet, server, maps := d.keeper.show()
+	m := metrics.DNS{
+		Program: d.o.Version, Answering: server != nil, Revision: sheet.Revision, Since: sheet.Since, Heard: sheet.Heard,
+		Stale: sheet.Stale != "", Refused: sheet.Refused != "" || sheet.RefusedMap != "",
+		Tested: sheet.Tested, Right: sheet.Wrong == "", Mode: sheet.Mode.String(), Modes: answers.Modes(), Maps: maps.All(),
+	}
+	if server != nil {
+		m.Counters, m.Given, m.Version = server.Counters(), sheet.Table.Given(), sheet.Table.Version()
+	}
+	return m
+}

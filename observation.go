@@ -120,6 +120,8 @@ func (t Tree) write(b *strings.Builder) {
 type Observation struct {
 	// Vantage is the site (or witness) that looked.
 	Vantage string `json:"vantage"`
+	// Node of the vantage that looked; "" where the vantage has one.
+	Node string `json:"node,omitempty"`
 	// Group is the vantage's independence group; one group is one voice. Empty means its own.
 	Group string `json:"group,omitempty"`
 	// Subject is the site looked at. Subject == Vantage is the site's own local check.

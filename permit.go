@@ -49,21 +49,33 @@ func (p Phase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 // UnmarshalText reads one of out, returning, in.
 func (p *Phase) UnmarshalText(b []byte) error { return parseWord(b, p, "phase", Out, Returning, In) }
 
-// RequestID names a request: monotone per site, so one slot per site is enough
+// RequestID names a request: monotone per node, so one slot for each is enough
 // for the ledger to tell repeats and stale ones. The zero ID is no request.
 type RequestID struct {
+	// Node that asks for its site, where the site has several; "" where it has one.
+	Node string `json:"node,omitempty"`
 	// Incarnation counts the starts of the site's agent; kept on disk.
 	Incarnation uint64 `json:"inc"`
 	// Seq counts requests within one incarnation.
 	Seq uint64 `json:"seq"`
 }
 
-// Compare orders by incarnation, then sequence.
+// Compare orders by node, then incarnation, then sequence. Only of one node does
+// that say which was made later.
 func (r RequestID) Compare(s RequestID) int {
-	return cmp.Or(cmp.Compare(r.Incarnation, s.Incarnation), cmp.Compare(r.Seq, s.Seq))
+	return cmp.Or(cmp.Compare(r.Node, s.Node), cmp.Compare(r.Incarnation, s.Incarnation), cmp.Compare(r.Seq, s.Seq))
 }
 
-func (r RequestID) String() string { return fmt.Sprintf("r-%d.%d", r.Incarnation, r.Seq) }
+// Through reports whether r is s, or an earlier request of the same node.
+func (r RequestID) Through(s RequestID) bool { return r.Node == s.Node && r.Compare(s) <= 0 }
+
+func (r RequestID) String() string {
+	id := fmt.Sprintf("r-%d.%d", r.Incarnation, r.Seq)
+	if r.Node != "" {
+		id += "@" + r.Node
+	}
+	return id
+}
 
 // Action is what a request asks for, or a permit allows.
 type Action uint8

@@ -93,7 +93,7 @@ func (a *applying) request(r steadycast.Request) Answer {
 		ans.Rulings = []Ruling{{Unit: steadycast.Unit{Site: r.Site}, Guards: []steadycast.GuardAnswer{g}}}
 		return ans
 	}
-	if i, ok := a.slot(r.Site); ok {
+	if i, ok := a.slot(r.Site, r.ID); ok {
 		switch c := r.ID.Compare(a.Slots[i].ID); {
 		case c == 0:
 			return a.again(a.Slots[i].Answer)

@@ -11,8 +11,12 @@ import (
 // word that they are dead and that it announces. What they cost is refunded,
 // the cooldown is not: nothing happened on the wire, but somebody was about to.
 func (a *applying) void(g GiveUpEntry) string {
-	if p, ok := a.Table.Place(g.Site); !ok || p.Witness {
+	p, ok := a.Table.Place(g.Site)
+	switch {
+	case !ok || p.Witness:
 		return fmt.Sprintf("no site named %s", g.Site)
+	case !p.has(g.ID.Node):
+		return fmt.Sprintf("%s has no node %s", g.Site, g.ID.Node)
 	}
 	for _, u := range g.Units {
 		if u.Site != g.Site {
@@ -23,13 +27,13 @@ func (a *applying) void(g GiveUpEntry) string {
 		}
 	}
 	// Every request up to ID is dead: one that arrives late is stale.
-	if i, ok := a.slot(g.Site); !ok || a.Slots[i].ID.Compare(g.ID) <= 0 {
+	if i, ok := a.slot(g.Site, g.ID); !ok || a.Slots[i].ID.Compare(g.ID) <= 0 {
 		a.answered(g.Site, g.ID, Answer{ID: g.ID, Site: g.Site, Stale: true})
 	}
 	for _, gu := range g.Units {
 		u := a.unit(gu.Site, gu.Prefix)
 		// An order's permit is not the holder's to give back.
-		if u.Phase != steadycast.Out || !u.Auto || u.Permit.ID.Compare(g.ID) > 0 {
+		if u.Phase != steadycast.Out || !u.Auto || !u.Permit.ID.Through(g.ID) {
 			continue
 		}
 		a.refund(u)

@@ -102,8 +102,8 @@ func (a *applying) settle() {
 		return ok && slices.Contains(s.Sites, v.Verdict.Site)
 	})
 	a.Slots = keep(a.Slots, func(x slot) bool {
-		_, ok := a.Table.Place(x.Site)
-		return ok
+		p, ok := a.Table.Place(x.Site)
+		return ok && p.has(x.ID.Node)
 	})
 	a.Orders = keep(a.Orders, func(o StandingOrder) bool {
 		return slices.ContainsFunc(a.Units, func(u unitState) bool { return o.covers(u.Unit) })

@@ -80,6 +80,7 @@ type jury struct {
 	ownVotes bool
 	// assigned is the number of voices there would be if all were fresh.
 	assigned int
+	home     home
 }
 
 // FreshFor is the greatest age of an observation that counts, where a round of
@@ -145,13 +146,27 @@ func (j *jury) hear(now Now, o steadycast.Observation, from Now) bool {
 	if i < 0 {
 		return false
 	}
-	v := &j.all[i]
+	if i == j.own && len(j.home.nodes) > 0 {
+		return j.hearNode(now, o, from)
+	}
+	return j.all[i].hear(now, j.window, o, from)
+}
+
+func (v *vantage) hear(now, window Now, o steadycast.Observation, from Now) bool {
 	from = min(from, now)
 	switch {
-	case now-from > j.window,
-		v.heard && from < v.from,
-		v.fresh && o.Seq <= v.last.Seq:
+	case now-from > window,
+		v.heard && from < v.from:
 		return false
+	case !v.fresh:
+	case o.Node == v.last.Node:
+		if o.Seq <= v.last.Seq {
+			return false
+		}
+	case !before(o, v.last):
+		return false
+	default: // another node speaks for the vantage from now on
+		v.raw, v.vote = run{}, run{}
 	}
 	o.Result = sane(o.Result)
 	v.heard, v.fresh, v.from, v.last = true, true, from, o
@@ -162,6 +177,16 @@ func (j *jury) hear(now Now, o steadycast.Observation, from Now) bool {
 	v.raw.step(now, o.Result)
 	v.vote.step(now, o.Result)
 	return true
+}
+
+// before: of two nodes of one vantage the one that said o speaks for it. One whose
+// controls came out right comes before one of which that is not so, else the first
+// by name does.
+func before(o, other steadycast.Observation) bool {
+	if a, b := o.Ineligible == "", other.Ineligible == ""; a != b {
+		return a
+	}
+	return o.Node < other.Node
 }
 
 // sane closes the two enums: what is not known is Unknown, and a failure
@@ -186,14 +211,22 @@ func (j *jury) expire(now Now) (changed bool) {
 			v.fresh, v.raw, v.vote, changed = false, run{}, run{}, true
 		}
 	}
+	for i := range j.home.nodes {
+		v := &j.home.nodes[i]
+		if v.fresh && now-v.from > j.window {
+			v.fresh, v.raw, changed = false, run{}, true
+		}
+	}
 	return changed
 }
 
 // expires is the next instant at which expire would find something.
 func (j *jury) expires() (at Now, ok bool) {
-	for _, v := range j.all {
-		if v.fresh && (!ok || v.from+j.window+1 < at) {
-			at, ok = v.from+j.window+1, true
+	for _, vs := range [][]vantage{j.all, j.home.nodes} {
+		for _, v := range vs {
+			if v.fresh && (!ok || v.from+j.window+1 < at) {
+				at, ok = v.from+j.window+1, true
+			}
 		}
 	}
 	return at, ok

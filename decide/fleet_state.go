@@ -30,7 +30,7 @@ type state struct {
 	Table  Table            `json:"table"`
 
 	Units    []unitState      `json:"units"`    // in order of Unit.Compare; all that the table has
-	Slots    []slot           `json:"slots"`    // in order of site; one per site
+	Slots    []slot           `json:"slots"`    // in order of site, then node; one for each that asks
 	Verdicts []verdictState   `json:"verdicts"` // in order of site, then service
 	Prefixes []prefixState    `json:"prefixes"` // in order; all that the table has
 	Charges  []charge         `json:"charges"`  // fleet budget, oldest first
@@ -109,8 +109,8 @@ type charge struct {
 	ID   steadycast.RequestID `json:"id"`
 }
 
-// slot is the newest answered request of one site: requests are monotone per
-// site, so one slot tells repeats and stale ones.
+// slot is the newest answered request of one node of a site: requests are
+// monotone per node, so one slot tells repeats and stale ones.
 type slot struct {
 	Site   string               `json:"site"`
 	ID     steadycast.RequestID `json:"id"`
@@ -217,15 +217,19 @@ func (s *state) prefixAt(p netip.Prefix) (int, bool) {
 	return slices.BinarySearchFunc(s.Prefixes, p, func(x prefixState, w netip.Prefix) int { return comparePrefix(x.Prefix, w) })
 }
 
-// slot finds a site's slot, and where it would stand.
-func (s *state) slot(site string) (int, bool) {
-	return slices.BinarySearchFunc(s.Slots, site, func(x slot, w string) int { return cmp.Compare(x.Site, w) })
+func (x slot) compare(y slot) int {
+	return cmp.Or(cmp.Compare(x.Site, y.Site), cmp.Compare(x.ID.Node, y.ID.Node))
 }
 
-// answered sets a site's slot.
+// slot finds the slot of who made a request, and where it would stand.
+func (s *state) slot(site string, id steadycast.RequestID) (int, bool) {
+	return slices.BinarySearchFunc(s.Slots, slot{Site: site, ID: id}, slot.compare)
+}
+
+// answered sets the slot of who made a request.
 func (s *state) answered(site string, id steadycast.RequestID, a Answer) {
 	v := slot{Site: site, ID: id, Answer: a}
-	if i, ok := s.slot(site); ok {
+	if i, ok := s.slot(site, id); ok {
 		s.Slots[i] = v
 	} else {
 		s.Slots = slices.Insert(s.Slots, i, v)

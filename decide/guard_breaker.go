@@ -83,7 +83,7 @@ func (a *applying) markAsking(r steadycast.Request) {
 	if r.Action != steadycast.Withdraw || !a.wellFormed(r).Pass {
 		return
 	}
-	if i, ok := a.slot(r.Site); ok && r.ID.Compare(a.Slots[i].ID) <= 0 {
+	if i, ok := a.slot(r.Site, r.ID); ok && r.ID.Compare(a.Slots[i].ID) <= 0 {
 		return
 	}
 	for _, p := range r.Prefixes {

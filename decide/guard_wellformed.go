@@ -15,13 +15,16 @@ const MaxEvidence = 64
 // for itself and for what the table gives it. Nothing gets past this guard.
 func (a *applying) wellFormed(r steadycast.Request) steadycast.GuardAnswer {
 	g := steadycast.GuardAnswer{Guard: wellFormed}
-	if p, ok := a.Table.Place(r.Site); !ok || p.Witness {
+	p, ok := a.Table.Place(r.Site)
+	if !ok || p.Witness {
 		g.Text = fmt.Sprintf("no site named %s announces anything; sites: %s", r.Site, list(a.Table.Announcers()))
 		return g
 	}
 	switch {
 	case r.ID == steadycast.RequestID{}:
 		g.Text = "the request has no id"
+	case !p.has(r.ID.Node):
+		g.Text = fmt.Sprintf("%s has no node %s", r.Site, r.ID.Node)
 	case r.Action != steadycast.Withdraw && r.Action != steadycast.Return && r.Action != steadycast.Deprefer:
 		g.Text = fmt.Sprintf("action %s; allowed: withdraw, return, deprefer", r.Action)
 	case r.Class > steadycast.Hard:

@@ -85,7 +85,7 @@ const (
 	requestFor  = 5 * time.Second  // who asked believes it so long, from its first sending
 	leaveWindow = 10 * time.Minute // in which at most a quarter leaves
 	askEvery    = 250 * time.Millisecond
-	helloFor    = 3 * time.Second // a sibling that was heard so lately must answer
+	helloFor    = 5 * time.Second // a sibling that was heard so lately must answer
 )
 
 // NewSiblings makes the machine of a node that knows nothing of the others yet.
@@ -104,6 +104,19 @@ func NewSiblings(o SiblingOptions) *Siblings {
 	return s
 }
 
+// adopt takes other options, and keeps what is known of the nodes that stay. What
+// it asked for is asked again.
+func (s *Siblings) adopt(o SiblingOptions) {
+	s.drop()
+	n := NewSiblings(o)
+	for i := range n.peers {
+		if p := s.peer(n.peers[i].name); p != nil {
+			n.peers[i] = *p
+		}
+	}
+	s.o, s.peers = n.o, n.peers
+}
+
 // Step takes one input at an instant and returns what must be done, in order.
 func (s *Siblings) Step(now Now, in Input) []Effect {
 	if !s.begun {
@@ -114,6 +127,9 @@ func (s *Siblings) Step(now Now, in Input) []Effect {
 	switch in := in.(type) {
 	case SelfSeen:
 		s.own = in
+		if in.Announcing { // a person's order, above everything
+			s.left = false
+		}
 	case Hello:
 		s.greeted(in)
 	case SiblingSeen:
@@ -262,6 +278,9 @@ func (s *Siblings) decide() {
 		if s.own.Outcome == steadycast.Up {
 			s.told = ""
 		}
+	case s.own.Held != "":
+		s.drop()
+		s.say("would leave, and asks nobody: " + s.own.Held + "; " + s.own.Reason)
 	case s.o.Mode != ModeAuto:
 		s.say("would leave, and asks nobody: mode " + s.o.Mode + "; " + s.own.Reason)
 	case s.now < s.start+helloFor && s.stay() < s.o.MinNodes:

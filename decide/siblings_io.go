@@ -29,6 +29,8 @@ type SelfSeen struct {
 	// again for long enough to come back.
 	Outcome steadycast.Outcome
 	Reason  string
+	// Held says why automation may not take it out alone, whatever is so; empty if it may.
+	Held string
 	// Room: it could carry its share of what one more sibling leaves.
 	Room bool
 }

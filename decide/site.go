@@ -69,6 +69,10 @@ type Site struct {
 	table Table // with defaults
 	now   Now
 
+	me       string     // this node, where the site has several; see node.go
+	siblings []relative // in order of name
+	spoke    bool       // this node told the ledger the site's verdicts
+
 	services []service // in the order of the table
 	units    []unit    // in order of prefix
 
@@ -155,6 +159,8 @@ func (s *Site) Step(now Now, in Input) []Effect {
 			in.From = min(in.From, now)
 			s.load = &in
 		}
+	case Told:
+		dirty = s.told(now, in) || dirty
 	case Local:
 		s.local = in.Order
 		for i := range s.units {
@@ -216,7 +222,7 @@ func (s *Site) Verdicts() []steadycast.Verdict {
 
 // Beat is what the site says of itself now.
 func (s *Site) Beat() Beat {
-	b := Beat{Site: s.name, Incarnation: s.o.Incarnation, DeadThrough: s.dead, At: s.fence, Ramps: s.rampsNow()}
+	b := Beat{Site: s.name, Node: s.me, Incarnation: s.o.Incarnation, DeadThrough: s.dead, At: s.fence, Ramps: s.rampsNow()}
 	if s.load != nil {
 		b.Load = &Load{Site: s.name, Load: s.load.Load, AgeSeconds: int64((s.now - s.load.From) / time.Second)}
 	}
@@ -241,6 +247,7 @@ func (s *Site) adopt(t Table) {
 	t = t.WithDefaults()
 	old, oldUnits := s.services, s.units
 	s.table, s.services, s.units, s.compared = t, nil, nil, false
+	place, _ := t.Place(s.name)
 	var prefixes [][]netip.Prefix // of each service, in order
 	for _, conf := range t.Services {
 		if !slices.Contains(conf.Sites, s.name) {
@@ -251,7 +258,9 @@ func (s *Site) adopt(t Table) {
 			sv = old[i]
 		}
 		sv.conf = conf
+		family := newHome(place, s.o.Node, sv.jury.home)
 		sv.jury = newJury(t, s.name, s.o.Solo, conf.Health.Interval, sv.jury)
+		sv.jury.home = family
 		s.services = append(s.services, sv)
 		prefixes = append(prefixes, slices.SortedFunc(slices.Values(conf.Prefixes), comparePrefix))
 	}
@@ -268,6 +277,7 @@ func (s *Site) adopt(t Table) {
 		}
 		s.units = append(s.units, u)
 	}
+	s.befriend(place)
 }
 
 func sortedContains(ps []netip.Prefix, p netip.Prefix) bool {
@@ -303,6 +313,7 @@ type gist struct {
 	held, failing, passing bool
 	passed, steady         bool
 	localCertain, doubtful bool
+	dead, fit, fails       bool // of this node alone
 }
 
 // observed takes one round and reports whether more than counters changed.
@@ -311,19 +322,25 @@ func (s *Site) observed(now Now, in Observed) bool {
 	if strings.Contains(o.Service, "/") {
 		return s.required(now, in)
 	}
+	if node, ok := s.siblingOf(o.Subject); ok && o.Vantage == s.name {
+		return s.glanced(now, in, node)
+	}
 	i := slices.IndexFunc(s.services, func(sv service) bool { return sv.conf.Name == o.Service })
 	if o.Subject != s.name || i < 0 {
 		return false
 	}
 	sv := &s.services[i]
-	before := sv.gist()
+	before := sv.gist(now)
 	if !sv.jury.hear(now, o, in.From) {
 		return false
 	}
 	s.count(sv, o)
+	if o.Local() {
+		s.sawItself(now, sv)
+	}
 	turned := s.listen(now)
 	s.judge(now, sv)
-	return turned || sv.loud || sv.gist() != before
+	return turned || sv.loud || sv.gist(now) != before
 }
 
 func (s *Site) note(e steadycast.Event) {

@@ -72,7 +72,7 @@ func (s *Site) wants(u *unit) steadycast.Action {
 	switch {
 	case u.announced && s.wantOut(u):
 		return steadycast.Withdraw
-	case (!u.announced || u.resort) && u.view.Phase != steadycast.In && s.wantIn(u):
+	case (!u.announced || u.resort) && u.view.Phase != steadycast.In && s.wantIn(u) && s.fits(u):
 		return steadycast.Return
 	default:
 		return steadycast.NoAction
@@ -145,7 +145,7 @@ func (s *Site) moot() bool {
 func (s *Site) request(now Now, first *unit, a steadycast.Action, prefixes []netip.Prefix) {
 	s.seq++
 	req := steadycast.Request{
-		ID:   steadycast.RequestID{Incarnation: s.o.Incarnation, Seq: s.seq},
+		ID:   steadycast.RequestID{Node: s.me, Incarnation: s.o.Incarnation, Seq: s.seq},
 		Site: s.name, Prefixes: prefixes, Action: a,
 	}
 	for _, i := range first.services {
@@ -264,7 +264,7 @@ func (s *Site) granted(now Now, u *unit, p steadycast.Permit, r Ruling, known st
 		return true // a later decision is known already
 	case p.Action == steadycast.Withdraw:
 		return s.carryOut(now, u, p)
-	case u.view.Phase == steadycast.Returning && s.mayAct(u) && s.wantIn(u):
+	case u.view.Phase == steadycast.Returning && s.mayAct(u) && s.wantIn(u) && s.fits(u):
 		u.permit, u.guard = p.Fence, ""
 		s.putIn(u, "returned by permit "+p.ID.String()+": "+s.asked.req.Reason)
 	}
@@ -401,7 +401,7 @@ func (s *Site) giveUp(now Now, wake *deadline) {
 	var units []steadycast.Unit
 	for i := range s.units {
 		u := &s.units[i]
-		undone := u.undone() && u.view.Permit.ID.Compare(s.dead) <= 0
+		undone := u.undone() && u.view.Permit.ID.Through(s.dead)
 		owed = owed || undone && u.onWire
 		if u.announced && u.onWire && (undone || sortedContains(s.doubt, u.id.Prefix)) {
 			units = append(units, u.id)

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -153,7 +154,9 @@ func (Note) effect()     {}
 // truthfully: a unit counts as announcing only while its phase is In and a
 // fresh beat names it. See [Site.Beat].
 type Beat struct {
-	Site        string `json:"site"`
+	Site string `json:"site"`
+	// Node that says so, where the site has several: each says what it does itself.
+	Node        string `json:"node,omitempty"`
 	Incarnation uint64 `json:"inc"`
 	// Seq counts the beats of one incarnation, so that one that was long on its way
 	// never replaces a newer one. Who sends counts.
@@ -177,7 +180,12 @@ type Beat struct {
 	Ramps []Ramped `json:"ramps,omitempty"`
 }
 
-// Before reports whether the site said b before a.
+// Speaker orders beats by who says them: site, then node.
+func (b Beat) Speaker(a Beat) int {
+	return cmp.Or(cmp.Compare(b.Site, a.Site), cmp.Compare(b.Node, a.Node))
+}
+
+// Before reports whether one speaker said b before a.
 func (b Beat) Before(a Beat) bool {
 	return b.Incarnation < a.Incarnation || b.Incarnation == a.Incarnation && b.Seq < a.Seq
 }

@@ -30,7 +30,7 @@ func (d *deadline) by(at Now) {
 func (s *Site) settle(now Now) {
 	var wake deadline
 	s.freezeAlone(now, &wake)
-	s.report(now)
+	s.report(now, &wake)
 	s.overdue(now)
 	switch {
 	case !s.proved:
@@ -40,6 +40,7 @@ func (s *Site) settle(now Now) {
 		s.begin(now)
 		for i := range s.units {
 			s.place(now, &s.units[i])
+			s.node(now, &s.units[i], &wake)
 		}
 		s.overdue(now)
 		s.ask(now, &wake)
@@ -97,6 +98,9 @@ func (u *unit) wakes(s *Site, now Now, wake *deadline) {
 	if now < u.warm {
 		wake.by(u.warm)
 	}
+	if u.announced && u.view.Phase == steadycast.Out && s.anothers(u.view.Permit) {
+		wake.by(u.anotherAt + s.table.Guards.PermitTTL + 1)
+	}
 	if at := s.resortAt(); !u.announced && now < at {
 		wake.by(at)
 	}
@@ -105,12 +109,23 @@ func (u *unit) wakes(s *Site, now Now, wake *deadline) {
 	}
 }
 
-// report tells the ledger the verdicts that changed.
-func (s *Site) report(now Now) {
+// report tells the ledger the verdicts that changed, where this node speaks for
+// the site.
+func (s *Site) report(now Now, wake *deadline) {
+	speaks := s.speaks(now, wake)
+	if speaks && !s.spoke {
+		for i := range s.services {
+			s.tellAgain(now, &s.services[i])
+		}
+	}
+	s.spoke = speaks
 	var vs []steadycast.Verdict
 	for i := range s.services {
 		if sv := &s.services[i]; sv.loud {
 			sv.loud, sv.reported = false, now
+			if !speaks {
+				continue
+			}
 			vs = append(vs, s.verdict(sv))
 		}
 	}
@@ -125,7 +140,7 @@ func (s *Site) report(now Now) {
 func (s *Site) pace() {
 	for i := range s.services {
 		sv := &s.services[i]
-		fast := sv.state == steadycast.Suspect ||
+		fast := sv.state == steadycast.Suspect || sv.fails() ||
 			sv.failed() && !sv.answered && s.asked != nil && s.asked.req.Service == sv.conf.Name
 		if fast != sv.fast {
 			sv.fast = fast
@@ -293,6 +308,9 @@ func (s *Site) obey(u *unit, old UnitView) {
 		(old.Phase != v.Phase || old.Order != v.Order) {
 		u.reason = "the ledger counts it in"
 	}
+	if v.Phase == steadycast.Out && s.anothers(v.Permit) && (old.Phase != v.Phase || old.Permit.ID != v.Permit.ID) {
+		u.anotherAt = s.now
+	}
 	if old.Order != v.Order || old.Locked != v.Locked || old.OnHold != v.OnHold ||
 		old.Frozen != v.Frozen || old.Breaker != v.Breaker || old.Recalled != v.Recalled ||
 		old.Approved != v.Approved {
@@ -380,10 +398,14 @@ func (sv *service) doubtful() bool {
 	return own.fresh && own.raw.bad >= sv.conf.Health.Fall && sv.tally.good > 0
 }
 
-func (sv *service) gist() gist {
-	return gist{
+func (sv *service) gist(now Now) gist {
+	g := gist{
 		held: sv.held, failing: sv.tally.bad > 0, passing: sv.tally.good > 0,
 		passed: sv.passed(), steady: sv.steady(),
 		localCertain: sv.certain(), doubtful: sv.doubtful(),
 	}
+	if len(sv.jury.home.nodes) > 0 {
+		g.dead, g.fit, g.fails = sv.dead(now), sv.fit(now), sv.fails()
+	}
+	return g
 }

@@ -28,7 +28,12 @@ type unit struct {
 	backup   bool   // depreferred, as the ledger says, while its return is proven
 	draining bool   // carries GSHUT until leaveAt
 	leaveAt  Now
-	warm     Now // depreferred until then, after a cold resume
+
+	kin       *Siblings // this node's part in what the site's nodes promise; nil where it has no siblings
+	aside     string    // it left alone: why; empty while it has not
+	anotherAt Now       // since when the ledger counts it Out by another node's permit
+
+	warm Now // depreferred until then, after a cold resume
 
 	retryAt Now // no new request for retryOf before
 	retryOf steadycast.Action
@@ -57,7 +62,7 @@ func (sv *service) resumes() bool {
 
 // up: the site's own newest check passes.
 func (sv *service) up() bool {
-	own := sv.jury.self()
+	own := sv.jury.here()
 	return own.speaks() && own.last.Result.Outcome == steadycast.Up
 }
 
@@ -68,7 +73,7 @@ func (sv *service) passed() bool {
 
 // steady: enough local rounds in a row have passed to trust the check again.
 func (sv *service) steady() bool {
-	own := sv.jury.self()
+	own := sv.jury.here()
 	return own.fresh && own.raw.good >= sv.conf.Health.ResumeRounds
 }
 
@@ -135,9 +140,12 @@ func (s *Site) place(now Now, u *unit) {
 	case v.Order == steadycast.OrderDrain:
 		s.drain(now, u)
 	case v.Order == steadycast.OrderAnnounce:
+		u.aside = ""
 		s.putIn(u, s.orderText(u, "announced"))
 	case v.Phase == steadycast.Out && u.announced:
 		s.countedOut(now, u)
+	case v.Phase == steadycast.In && u.aside != "":
+		s.takeOut(u, u.aside)
 	case v.Phase == steadycast.In && !u.announced:
 		s.resume(now, u)
 	}
@@ -193,6 +201,8 @@ func (s *Site) countedOut(now Now, u *unit) {
 	switch p := u.view.Permit; {
 	case u.resort:
 		// see resort
+	case s.anothers(p):
+		s.followOut(now, u)
 	case !u.undone():
 		s.takeOut(u, "the ledger counts it as out")
 	case s.asked != nil && s.asked.req.ID == p.ID:

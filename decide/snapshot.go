@@ -74,7 +74,7 @@ func (s *state) sound() error {
 	if !slices.EqualFunc(fits.Prefixes, s.Prefixes, func(a, b prefixState) bool { return a.Prefix == b.Prefix }) {
 		return errors.New("the prefixes are not those of its table")
 	}
-	if !slices.IsSortedFunc(s.Slots, func(a, b slot) int { return cmp.Compare(a.Site, b.Site) }) {
+	if !slices.IsSortedFunc(s.Slots, slot.compare) {
 		return errors.New("the slots are out of order")
 	}
 	if !slices.IsSortedFunc(s.Verdicts, func(a, b verdictState) int {

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -46,8 +47,24 @@ type Place struct {
 	// Spill says where its load goes when it leaves. Of what is left out, and of
 	// shares of sites that do not announce then, the worst is assumed.
 	Spill []Spill `yaml:"spill" json:"spill,omitempty"`
-	// Nodes of the site, for those that tell it what they see of it.
+	// Nodes of the site, for those that tell it what they see of it. Where there are
+	// several, each announces.
 	Nodes []Node `yaml:"nodes" json:"nodes,omitempty"`
+	// MinNodes is how many of the nodes must go on announcing when one leaves alone,
+	// and how many must be well for the site to be; default 1.
+	MinNodes int `yaml:"min_nodes" json:"min_nodes,omitempty"`
+}
+
+// several: the site's nodes share its one place in the ledger, so each is named.
+func (p Place) several() bool { return len(p.Nodes) > 1 }
+
+// leastNodes is MinNodes with its default.
+func (p Place) leastNodes() int { return max(p.MinNodes, 1) }
+
+// has reports whether a request may be of that node of the site; "" is of the
+// only one, or of before there were several.
+func (p Place) has(node string) bool {
+	return node == "" || slices.ContainsFunc(p.Nodes, func(n Node) bool { return n.Name == node })
 }
 
 // Spill is a share of a site's load that goes to another.

@@ -20,6 +20,8 @@ type service struct {
 	reason  string
 	settled bool // was Healthy before: what Suspect falls back to
 	quiet   Now  // the last bad round, from which hold_up counts
+	// failedHere is the same of this node's own check, where it has siblings.
+	failedHere Now
 
 	held   bool   // too little evidence now
 	rounds int    // observations heard while held, in a row

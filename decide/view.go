@@ -236,9 +236,10 @@ func (a Authority) Wish(by string, kind Kind, reason string) (w Wish, ok bool) {
 	return w, false
 }
 
-// SiteNow is what a site said of itself last.
+// SiteNow is what a site said of itself last, or one node of a site of several.
 type SiteNow struct {
 	Site  string `json:"site"`
+	Node  string `json:"node,omitempty"`
 	AgeMS int64  `json:"age_ms"`
 	// At is the position of the ledger that it acts on, Announcing what it announces,
 	// and Unproven the units of which its newest change is not proven.

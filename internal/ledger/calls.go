@@ -211,7 +211,8 @@ func (c *calls) Sites(ctx context.Context) (s []decide.SiteNow, err error) {
 		loads := l.loads(now)
 		for _, h := range l.beats {
 			s = append(s, decide.SiteNow{
-				Load: loadOf(loads, h.beat.Site), Site: h.beat.Site, AgeMS: (now - h.at).Milliseconds(), At: h.beat.At, Announcing: h.beat.Announcing, Unproven: h.beat.Unproven, Revision: h.beat.Revision,
+				Site: h.beat.Site, Node: h.beat.Node, Load: loadOf(loads, h.beat.Site), AgeMS: (now - h.at).Milliseconds(),
+				At: h.beat.At, Announcing: h.beat.Announcing, Unproven: h.beat.Unproven, Revision: h.beat.Revision,
 			})
 		}
 	})

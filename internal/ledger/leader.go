@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -34,7 +33,7 @@ type leader struct {
 	base  decide.Time
 	last  time.Duration // when the last entry was applied
 
-	beats  []heard       // in order of site
+	beats  []heard       // in order of site, then node
 	stepAt time.Duration // when returning sites are looked at again
 	absent []absent      // units that are In and not named by fresh beats
 	denied []denial
@@ -44,7 +43,7 @@ type leader struct {
 	verify Verifier  // opens the evidence of requests; nil where nobody signs
 }
 
-// heard is the newest beat of one site.
+// heard is the newest beat of one node of a site.
 type heard struct {
 	beat decide.Beat
 	at   time.Duration
@@ -88,7 +87,7 @@ func (l *leader) applied(now time.Duration) { l.last, l.view = now, l.fleet.View
 // hear takes a beat whose age counts from an instant. One that was said before
 // another that came is late and says nothing.
 func (l *leader) hear(now time.Duration, b decide.Beat) {
-	i, ok := slices.BinarySearchFunc(l.beats, b.Site, func(h heard, site string) int { return cmp.Compare(h.beat.Site, site) })
+	i, ok := slices.BinarySearchFunc(l.beats, b, func(h heard, b decide.Beat) int { return h.beat.Speaker(b) })
 	switch {
 	case !ok:
 		l.beats = slices.Insert(l.beats, i, heard{b, now, l.carries(burden{}, now, b)})
@@ -98,15 +97,45 @@ func (l *leader) hear(now time.Duration, b decide.Beat) {
 	}
 }
 
-// fresh are the beats that count.
-func (l *leader) fresh(now time.Duration) []decide.Beat {
-	var bs []decide.Beat
-	for _, h := range l.beats {
-		if now-h.at <= beatFresh {
-			bs = append(bs, h.beat)
+// chorus is what the nodes of one site say of it lately: a unit is announced
+// where one of them announces it.
+type chorus []decide.Beat
+
+func (c chorus) announces(u steadycast.Unit) bool {
+	return slices.ContainsFunc(c, func(b decide.Beat) bool { return slices.Contains(b.Announcing, u) })
+}
+
+// proves: a node that announces the unit shows the return's id.
+func (c chorus) proves(r decide.ReturnProof) bool {
+	return slices.ContainsFunc(c, func(b decide.Beat) bool {
+		return slices.Contains(b.Announcing, r.Unit) && slices.Contains(b.Returned, r)
+	})
+}
+
+// dead is the newest request that the one which made id will not carry out.
+func (c chorus) dead(id steadycast.RequestID) (through steadycast.RequestID, ok bool) {
+	for _, b := range c {
+		if id.Through(b.DeadThrough) {
+			return b.DeadThrough, true
 		}
 	}
-	return bs
+	return through, false
+}
+
+// fresh are the beats that count, by site.
+func (l *leader) fresh(now time.Duration) []chorus {
+	var out []chorus
+	for _, h := range l.beats {
+		if now-h.at > beatFresh {
+			continue
+		}
+		if n := len(out); n > 0 && out[n-1][0].Site == h.beat.Site {
+			out[n-1] = append(out[n-1], h.beat)
+		} else {
+			out = append(out, chorus{h.beat})
+		}
+	}
+	return out
 }
 
 // seen is who announces each prefix, and who of them is healthy: what a fresh
@@ -120,8 +149,8 @@ func (l *leader) seen(now time.Duration) []decide.Seen {
 		seen = append(seen, decide.Seen{Prefix: p.Prefix})
 	}
 	for _, u := range v.Units {
-		if u.Phase != steadycast.In || u.Lost || !slices.ContainsFunc(fresh, func(b decide.Beat) bool {
-			return b.Site == u.Unit.Site && slices.Contains(b.Announcing, u.Unit)
+		if u.Phase != steadycast.In || u.Lost || !slices.ContainsFunc(fresh, func(c chorus) bool {
+			return c[0].Site == u.Unit.Site && c.announces(u.Unit)
 		}) {
 			continue
 		}
@@ -233,20 +262,23 @@ func (l *leader) compare(now time.Duration) (decide.Entry, bool) {
 	v := &l.view
 	var absents []absent
 	var lost, found []steadycast.Unit
-	for _, b := range l.fresh(now) {
+	for _, c := range l.fresh(now) {
 		var dead []steadycast.Unit
+		var through steadycast.RequestID
 		for _, u := range v.Units {
-			if u.Unit.Site != b.Site {
+			if u.Unit.Site != c[0].Site {
 				continue
 			}
-			announcing := slices.Contains(b.Announcing, u.Unit)
+			announcing := c.announces(u.Unit)
 			switch {
-			case u.Phase == steadycast.Returning && announcing && slices.Contains(b.Returned, decide.ReturnProof{Unit: u.Unit, ID: u.Return}):
+			case u.Phase == steadycast.Returning && c.proves(decide.ReturnProof{Unit: u.Unit, ID: u.Return}):
 				e := l.entry(now, decide.KindIn)
 				e.Return = &decide.ReturnProof{Unit: u.Unit, ID: u.Return}
 				return e, true
-			case u.Phase == steadycast.Out && announcing && voidable(&u, b.DeadThrough):
-				dead = append(dead, u.Unit)
+			case u.Phase == steadycast.Out && announcing && voidable(&u):
+				if id, ok := c.dead(u.Permit.ID); ok && (len(dead) == 0 || id == through) { // another's in the next turn
+					dead, through = append(dead, u.Unit), id
+				}
 			case u.Phase == steadycast.In && u.Lost && announcing:
 				found = append(found, u.Unit)
 			case u.Phase == steadycast.In && !u.Lost && !announcing:
@@ -263,7 +295,7 @@ func (l *leader) compare(now time.Duration) (decide.Entry, bool) {
 		}
 		if len(dead) > 0 {
 			e := l.entry(now, decide.KindVoid)
-			e.Give = &decide.GiveUpEntry{Site: b.Site, ID: b.DeadThrough, Units: dead}
+			e.Give = &decide.GiveUpEntry{Site: c[0].Site, ID: through, Units: dead}
 			return e, true
 		}
 	}
@@ -280,11 +312,10 @@ func (l *leader) compare(now time.Duration) (decide.Entry, bool) {
 	return e, true
 }
 
-// voidable: the unit is out by a permit of its own site's request that the site
-// says is dead. An order's permit has no request and is not given back.
-func voidable(u *decide.UnitView, deadThrough steadycast.RequestID) bool {
-	return u.Order == steadycast.OrderNone && u.Permit.Action == steadycast.Withdraw &&
-		u.Permit.ID != (steadycast.RequestID{}) && u.Permit.ID.Compare(deadThrough) <= 0
+// voidable: the unit is out by a permit of its own site's request. An order's
+// permit has no request and is not given back.
+func voidable(u *decide.UnitView) bool {
+	return u.Order == steadycast.OrderNone && u.Permit.Action == steadycast.Withdraw && u.Permit.ID != (steadycast.RequestID{})
 }
 
 // propose judges requests on the own state first. It gives the entry that must be

@@ -36,18 +36,32 @@ func (l *leader) troubled(site string) bool {
 }
 
 // loads are what the sites report, in order of site, however old: that one is too
-// old is for the guard to say.
+// old is for the guard to say. What a site of several nodes carries is the sum of
+// what those carry that are heard; where none is, of what they carried.
 func (l *leader) loads(now time.Duration) []decide.Load {
 	var ls []decide.Load
-	for _, h := range l.beats {
-		if !h.load.known {
-			continue
+	for i := 0; i < len(l.beats); {
+		site, heard := l.beats[i].beat.Site, false
+		end := i
+		for ; end < len(l.beats) && l.beats[end].beat.Site == site; end++ {
+			heard = heard || now-l.beats[end].at <= beatFresh
 		}
-		load := h.load.now
-		if l.troubled(h.beat.Site) {
-			load = max(load, h.load.calm)
+		sum, known := decide.Load{Site: site}, false
+		for ; i < end; i++ {
+			h := &l.beats[i]
+			if !h.load.known || heard && now-h.at > beatFresh {
+				continue
+			}
+			load := h.load.now
+			if l.troubled(site) {
+				load = max(load, h.load.calm)
+			}
+			known = true
+			sum.Load, sum.AgeSeconds = sum.Load+load, max(sum.AgeSeconds, int64((now-h.load.from)/time.Second))
 		}
-		ls = append(ls, decide.Load{Site: h.beat.Site, Load: load, AgeSeconds: int64((now - h.load.from) / time.Second)})
+		if known {
+			ls = append(ls, sum)
+		}
 	}
 	return ls
 }

@@ -24,7 +24,8 @@ func (l *leader) step(now time.Duration) (decide.Entry, bool) {
 	l.stepAt = now + rampEvery
 	e := l.entry(now, decide.KindRamp)
 	e.Decide = &decide.Decide{Seen: l.seen(now), Loads: l.loads(now)}
-	for _, b := range l.fresh(now) {
+	for _, c := range l.fresh(now) {
+		b := c[0] // its nodes hear the same of the site, and one of them is enough
 		for _, r := range b.Ramps {
 			if x, ok := l.view.ShareOf(b.Site, r.Service); ok && x.Ramp.Of > 0 && x.Ramp.Fence == r.Step {
 				e.Decide.Ramped = append(e.Decide.Ramped, decide.RampedAt{Site: b.Site, Ramped: r})

@@ -47,7 +47,7 @@ func (v *Voter) newServer() *http.Server {
 		if err := ownVerdicts(who, c.Reported); err != nil {
 			return nil, err
 		}
-		if err := start(c.Request.ID.Incarnation); err != nil {
+		if err := cmp.Or(ownNode(who, c.Request.ID.Node), start(c.Request.ID.Incarnation)); err != nil {
 			return nil, err
 		}
 		return v.Ask(ctx, c.Request, c.Reported...)
@@ -62,7 +62,7 @@ func (v *Voter) newServer() *http.Server {
 		if err := own(who, c.Site); err != nil {
 			return nil, err
 		}
-		if err := cmp.Or(ownUnits(who, c.Units), start(c.ID.Incarnation)); err != nil {
+		if err := cmp.Or(ownUnits(who, c.Units), ownNode(who, c.ID.Node), start(c.ID.Incarnation)); err != nil {
 			return nil, err
 		}
 		return struct{}{}, v.GiveUp(ctx, c.Site, c.ID, c.Units)
@@ -87,8 +87,11 @@ func (v *Voter) newServer() *http.Server {
 		if err := own(who, k.Site); err != nil {
 			return nil, err
 		}
-		if k.Node != who.Node {
-			return nil, Forbidden(fmt.Sprintf("%s speaks for itself, not for node %s", who, k.Node))
+		if k.Node == "" {
+			return nil, Invalid("an acknowledgement names its node")
+		}
+		if err := ownNode(who, k.Node); err != nil {
+			return nil, err
 		}
 		return struct{}{}, v.Ack(ctx, k)
 	})
@@ -108,7 +111,7 @@ func (v *Voter) newServer() *http.Server {
 	serve(v, mux, pathEnter, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Enter(ctx, w) })
 	serve(v, mux, pathTry, func(ctx context.Context, _ Identity, w decide.Wish) (any, error) { return v.Rehearse(ctx, w) })
 	serve(v, mux, pathBeat, func(_ context.Context, who Identity, c beatCall) (any, error) {
-		if err := cmp.Or(ownBeat(who, c.Beat), start(c.Beat.Incarnation), start(c.Beat.DeadThrough.Incarnation)); err != nil {
+		if err := cmp.Or(ownBeat(who, c.Beat), ownNode(who, c.Beat.Node), ownNode(who, c.Beat.DeadThrough.Node), start(c.Beat.Incarnation), start(c.Beat.DeadThrough.Incarnation)); err != nil {
 			return nil, err
 		}
 		age, ok := v.age(c.Nonce)
@@ -140,6 +143,14 @@ func (v *Voter) serveHTTP() { _ = v.web.Serve(v.door.http) } // ends with Close
 func own(who Identity, site string) error {
 	if who.Site != site {
 		return Forbidden(fmt.Sprintf("%s speaks for site %s, not for %s", who, who.Site, site))
+	}
+	return nil
+}
+
+// ownNode: what is of one node of a site is said by that node.
+func ownNode(who Identity, node string) error {
+	if node != "" && who.Node != node {
+		return Forbidden(fmt.Sprintf("%s speaks for itself, not for node %s", who, node))
 	}
 	return nil
 }

@@ -1,11 +1,11 @@
 package ledger
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
 )
 
 // watchers are those who want to know that the state changed, and how. tell is
@@ -63,17 +63,17 @@ func (w *watchers) tell(events []steadycast.Event) {
 	}
 }
 
-// beatBox holds the newest beat of each site until the ledger's goroutine takes
-// them: it is bounded by the number of sites, and putting never blocks.
+// beatBox holds the newest beat of each node until the ledger's goroutine takes
+// them: it is bounded by the number of nodes, and putting never blocks.
 type beatBox struct {
 	mu    sync.Mutex
-	beats []heard // in order of site
+	beats []heard // in order of site, then node
 	wake  chan struct{}
 }
 
 func (x *beatBox) put(b heard) {
 	x.mu.Lock()
-	i, ok := slices.BinarySearchFunc(x.beats, b.beat.Site, func(y heard, site string) int { return cmp.Compare(y.beat.Site, site) })
+	i, ok := slices.BinarySearchFunc(x.beats, b.beat, func(y heard, b decide.Beat) int { return y.beat.Speaker(b) })
 	switch {
 	case !ok:
 		x.beats = slices.Insert(x.beats, i, b)

@@ -142,8 +142,7 @@ func (n *neighbor) run(ctx context.Context) {
 	if n.former != nil {
 		<-n.former
 	}
-	n.watch.start()
-	defer n.watch.stop() // last of all: a router may withdraw on it
+	defer n.watch.rest()
 	for ctx.Err() == nil {
 		n.enter(stateConnect, nil)
 		router, err := n.connect(ctx, &d)
@@ -166,7 +165,6 @@ func (n *neighbor) run(ctx context.Context) {
 			n.enter(stateIdle, nil)
 			select {
 			case <-time.After(pause):
-			case <-n.watch.back:
 			case <-ctx.Done():
 			}
 		}

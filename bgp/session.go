@@ -111,6 +111,7 @@ func (n *neighbor) speak(ctx context.Context, router *net.TCPConn) (up time.Dura
 		router.SetLinger(0) // what it never took is not to be kept by the kernel
 	}
 	router.Close()
+	n.watch.end(s) // after BGP's own goodbye: a router may withdraw on it
 	if s.gobgp != nil {
 		s.gobgp.Close()
 	}
@@ -133,8 +134,7 @@ func (s *session) openGoBGP() error {
 		case <-ctx.Done():
 		}
 	}()
-	local := s.router.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-	if err := s.n.ready(ctx, local); err != nil {
+	if err := s.n.ready(ctx, s.local()); err != nil {
 		return err
 	}
 	c, err := s.n.engine.open(ctx, s.n.cfg)
@@ -389,7 +389,13 @@ func (s *session) halfUp() {
 	if s.ups.Add(1) == 2 {
 		s.upAt = time.Now()
 		s.n.enter(stateEstablished, s)
+		s.n.watch.begin(s)
 	}
+}
+
+// local is our own address of the connection.
+func (s *session) local() netip.Addr {
+	return s.router.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 }
 
 // end ends the session, once: f says why. The router is told if f has a code

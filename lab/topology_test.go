@@ -73,7 +73,7 @@ func TestTopologies(t *testing.T) {
 		var names []string
 		for _, n := range topo.Nodes {
 			names = append(names, n.Name)
-			if kind := routerOf(n.Image); kind != "" && !single {
+			if kind := routerOf(n.Image); kind != "" && topo.Name == "fleet" {
 				kinds[kind]++
 			}
 			for _, b := range topo.binds(n) {

@@ -40,6 +40,8 @@ type Staged struct {
 	Reason string           `json:"reason"`
 	Fence  steadycast.Fence `json:"fence"`
 	Since  Time             `json:"since"`
+	// Signed is the wish that it came by; nil in a [View], which has the table already.
+	Signed *Signed `json:"signed,omitempty"`
 }
 
 // Ack is what one node says of the staged table.
@@ -117,7 +119,7 @@ func (a *applying) stage(t Table, force bool) string {
 	if !force && !a.keepsFloors(t, true) {
 		return ""
 	}
-	a.Staged = &Staged{Table: t, Actor: a.e.Actor, Reason: a.e.Reason, Fence: a.Fence, Since: a.LT}
+	a.Staged = &Staged{Table: t, Actor: a.e.Actor, Reason: a.e.Reason, Fence: a.Fence, Since: a.LT, Signed: a.e.Signed}
 	a.Acks = nil
 	a.reply.Revision = t.Revision
 	a.event(steadycast.Event{Kind: steadycast.EventConfig, Actor: a.e.Actor, Reason: a.e.Reason, To: fmt.Sprintf("revision %d staged", t.Revision)})
@@ -239,6 +241,9 @@ func (a *applying) activate(revision uint64, waive []string, force bool, within 
 	case a.Staged.Table.Revision != revision:
 		a.refuse(wellFormed, fmt.Sprintf("revision %d is not staged; %d is, by %s: %s", revision, a.Staged.Table.Revision, a.Staged.Actor, a.Staged.Reason), "")
 		return ""
+	case a.wish.Of != "" && (a.Staged.Signed == nil || a.wish.Of != a.Staged.Signed.Digest()):
+		a.refuse(wellFormed, fmt.Sprintf("revision %d is staged by other words than those that were to be activated", revision), "steadycast apply FILE")
+		return ""
 	}
 	if not := a.unready(waive); len(not) > 0 {
 		a.refuse(acksGuard, fmt.Sprintf("%d announcing sites have not said yes to revision %d: %s", len(not), revision, list(not)),
@@ -251,6 +256,7 @@ func (a *applying) activate(revision uint64, waive []string, force bool, within 
 	}
 	was := *a.state
 	a.enforce(t)
+	a.sealed(was.Staged.Signed)
 	if within > 0 {
 		a.beginTrial(&was, within)
 	}
@@ -271,7 +277,7 @@ func (a *applying) enforce(t Table) {
 	if a.Fleet != "" {
 		a.remember(t, reason)
 	}
-	a.Table, a.Staged, a.Acks, a.Trial = t, nil, nil, nil
+	a.Table, a.Staged, a.Acks, a.Trial, a.Seal = t, nil, nil, nil, nil
 	a.settle()
 }
 

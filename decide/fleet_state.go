@@ -46,6 +46,8 @@ type state struct {
 	Staged    *Staged    `json:"staged,omitempty"`
 	Acks      []Ack      `json:"acks,omitempty"`
 	Revisions []Revision `json:"revisions,omitempty"`
+	// Seal proves who put the table into force; never written in place.
+	Seal *Seal `json:"seal,omitempty"`
 	// Trial is set while nobody has confirmed the table in force; never written in place.
 	Trial *Trial `json:"trial,omitempty"`
 	// Past is what is only remembered, oldest first; no guard looks at it.

@@ -98,6 +98,11 @@ func (a *applying) confirm(revision uint64) string {
 		a.refuse(wellFormed, fmt.Sprintf("revision %d is not on trial; %d is, by %s: %s", revision, t.Revision, t.Actor, t.Reason), "")
 	default:
 		a.Trial = nil
+		if a.Seal != nil && a.e.Signed != nil {
+			s := *a.Seal
+			s.Confirm = a.e.Signed
+			a.Seal = &s
+		}
 		a.event(steadycast.Event{
 			Kind: steadycast.EventConfig, Actor: a.e.Actor, Reason: a.e.Reason, From: fmt.Sprintf("revision %d on trial", revision), To: "confirmed",
 		})

@@ -144,8 +144,11 @@ func (s *state) view() View {
 		v.Orders = append(v.Orders, o)
 	}
 	v.Freezes = append(v.Freezes, s.Freezes...)
-	v.Staged, v.Acks = s.Staged, s.Acks
+	v.Acks = s.Acks
 	if s.Staged != nil {
+		w := *s.Staged
+		w.Signed = nil
+		v.Staged = &w
 		v.Unready = s.unready(nil)
 	}
 	for _, r := range s.Revisions {

@@ -56,6 +56,8 @@ type Wish struct {
 	Waive    []string             `json:"waive,omitempty"`
 	Force    bool                 `json:"force,omitempty"`
 	Share    *ShareOrder          `json:"share,omitempty"`
+	// Of is the digest of the signed stage that an activation is for; see [Seal].
+	Of string `json:"of,omitempty"`
 	// ConfirmWithin is how long the table is on trial.
 	ConfirmWithin time.Duration `json:"confirm_within_ns,omitempty"`
 }

@@ -154,7 +154,8 @@ func (c *cli) applyTable(ctx context.Context, f *applyFlags, verb string, table 
 		c.printEffects(effectsOf(active, table))
 	}
 	table.Revision = 0 // the ledger counts
-	stage := change{verb: verb, wish: func(force bool) decide.Wish {
+	var staged decide.Signed
+	stage := change{verb: verb, signed: &staged, wish: func(force bool) decide.Wish {
 		return decide.Wish{Kind: decide.KindStage, Table: &table, Force: force}
 	}}
 	if f.dryRun {
@@ -183,7 +184,7 @@ func (c *cli) applyTable(ctx context.Context, f *applyFlags, verb string, table 
 		return err
 	}
 	activate := change{verb: verb, wish: func(force bool) decide.Wish {
-		return decide.Wish{Kind: decide.KindActivate, Revision: n, Waive: f.waive, Force: force, ConfirmWithin: f.within}
+		return decide.Wish{Kind: decide.KindActivate, Revision: n, Waive: f.waive, Force: force, Of: staged.Digest(), ConfirmWithin: f.within}
 	}}
 	if got, err = c.enter(ctx, client, &f.changeFlags, activate); err != nil {
 		var e *api.Error

@@ -142,6 +142,8 @@ type change struct {
 	// there is nothing to wait for.
 	done     func(*api.Unit) bool
 	prefixes []netip.Prefix
+	// signed, if set, is told what was signed and entered.
+	signed *decide.Signed
 	// pins: --force is no guard's override here, it makes the change lasting.
 	pins bool
 }

@@ -54,6 +54,9 @@ func (c *cli) enter(ctx context.Context, client *api.Client, f *changeFlags, ch 
 		if err != nil {
 			return got, usageError(err)
 		}
+		if ch.signed != nil {
+			*ch.signed = signed
+		}
 		err = client.Post(ctx, "carry", signed, &got)
 		var refused *api.Error
 		if try == signTries || !errors.As(err, &refused) || refused.Guard != decide.AuthorityGuard {

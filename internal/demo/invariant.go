@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -78,7 +79,8 @@ func routerAgrees(s *stage) error {
 }
 
 // allPermitted: before each withdrawal that the router heard, the ledger had
-// recorded a permit for it, or a person's order; each is good for one.
+// recorded a permit for it, a person's order, or a table that leaves the site out;
+// each is good for one.
 func allPermitted(s *stage) error {
 	leaves := map[string][]time.Time{}
 	for _, e := range s.f.record.all() {
@@ -86,6 +88,9 @@ func allPermitted(s *stage) error {
 		order := e.Kind == steadycast.EventOrder && e.To == steadycast.OrderWithdraw.String()
 		if permit || order {
 			leaves[e.Site] = append(leaves[e.Site], e.At)
+		}
+		if e.Kind == steadycast.EventConfig && s.forgets != "" && strings.HasPrefix(e.To, "on trial") {
+			leaves[s.forgets] = append(leaves[s.forgets], e.At)
 		}
 	}
 	for _, u := range s.router.since(time.Time{}) {

@@ -27,6 +27,7 @@ var Scenarios = []Scenario{
 	{Name: "blackout", About: "no site sees another or the world any more: nothing moves", run: blackout},
 	{Name: "leader-loss", About: "the voter that leads stops in the moment of a failure: another gives the permit", run: leaderLoss},
 	{Name: "force-withdraw", About: "a person withdraws one site, is refused the next by the floor, and forces it", run: forceWithdraw, forces: true},
+	{Name: "bad-table", About: "a table forgets a site, on trial, and the voter that leads is lost: the table before comes back by itself", run: badTable},
 }
 
 // Names of all scenarios.

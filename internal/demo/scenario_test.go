@@ -78,6 +78,10 @@ func judge(t *testing.T, s Scenario, lines []string) {
 		if again.withdrawn != 2 || sum.AnnouncingMin != 1 {
 			t.Errorf("%d withdrawals, %d at least", again.withdrawn, sum.AnnouncingMin)
 		}
+	case "bad-table":
+		if again.withdrawn != 1 || sum.AnnouncingMin != 2 || sum.PermitMS != nil {
+			t.Errorf("%d withdrawals, %d at least, permitted after %v", again.withdrawn, sum.AnnouncingMin, sum.PermitMS)
+		}
 	default:
 		if again.withdrawn != 1 || sum.WithdrawMS == nil || sum.DetectMS == nil || sum.PermitMS == nil || *sum.WithdrawMS < *sum.PermitMS {
 			t.Errorf("%d withdrawals, withdrawn after %v, permitted after %v, judged after %v", again.withdrawn, sum.WithdrawMS, sum.PermitMS, sum.DetectMS)

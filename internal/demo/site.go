@@ -110,6 +110,9 @@ func (s *site) plan(f *fleet, t decide.Table) (agent.Plan, error) {
 	p := agent.Plan{Table: t, Config: api.Config{LoadedAt: time.Now(), Revision: t.Revision}}
 	health := t.Services[0].Health
 	for _, x := range f.announcers() {
+		if !slices.Contains(t.SitesOf(anycast), x.name) {
+			continue
+		}
 		if x == s || slices.Contains(t.Vantages(x.name), s.name) {
 			p.Probes = append(p.Probes, probe.Service{
 				Name: serviceName, Subject: x.name, Vantage: s.name, Interval: health.Interval, FastInterval: health.FastInterval,

@@ -24,6 +24,9 @@ type stage struct {
 
 	// What the summary says; zero until measured.
 	detect, permit, withdraw time.Duration
+
+	// forgets is the site that a table leaves out, once it is in force.
+	forgets string
 }
 
 func (f *fleet) stage(ctx context.Context) *stage {
@@ -118,23 +121,10 @@ func (f *fleet) cut(as, bs []netip.Addr, what string, sites ...string) {
 
 // order gives a person's order over the API, signed, as the command line does.
 func (s *stage) order(kind steadycast.OrderKind, site, reason string, force bool) error {
-	c := api.NewClient(s.f.o.Socket)
-	defer c.Close()
-	var known decide.Authority
-	if err := c.Get(s.ctx, "authority", nil, &known); err != nil {
-		return err
-	}
-	w, ok := known.Wish(s.f.pen.Name, decide.KindOrder, reason)
-	if !ok {
-		return fmt.Errorf("the ledger does not know the operator %s", s.f.pen.Name)
-	}
-	w.Order = &steadycast.Order{Kind: kind, Site: site, Force: force}
-	signed, err := w.Sign(s.f.pen.Sign)
-	if err != nil {
-		return err
-	}
-	var done api.Changed
-	return c.Post(s.ctx, "carry", signed, &done)
+	_, err := s.wish(decide.KindOrder, reason, func(w *decide.Wish) {
+		w.Order = &steadycast.Order{Kind: kind, Site: site, Force: force}
+	})
+	return err
 }
 
 // refusal is the guard's answer in an error of the API.

@@ -184,6 +184,20 @@ func (c *calls) Revision(ctx context.Context, revision uint64) (t decide.Table, 
 	return t, r.err
 }
 
+// Seal proves who put the table into force that is.
+func (c *calls) Seal(ctx context.Context) (s decide.Seal, err error) {
+	var n uint64
+	found := false
+	r := c.call(ctx, op{read: func(l *leader, _ time.Duration) {
+		s, found = l.fleet.Seal()
+		n = l.view.Table.Revision
+	}})
+	if r.err == nil && !found {
+		return s, Invalid(fmt.Sprintf("nobody signed revision %d as a whole: it is the first, came back after a trial, or was activated by an older version", n))
+	}
+	return s, r.err
+}
+
 // Local tells what a person did at a node while it had no ledger.
 func (c *calls) Local(ctx context.Context, order steadycast.Order) (decide.Reply, error) {
 	r := c.call(ctx, op{entry: func(l *leader, now time.Duration) decide.Entry {

@@ -267,6 +267,12 @@ func (c *Client) Revision(ctx context.Context, revision uint64) (t decide.Table,
 	return t, err
 }
 
+// Seal proves who put the table into force that is.
+func (c *Client) Seal(ctx context.Context) (s decide.Seal, err error) {
+	err = c.call(ctx, again, pathSeal, struct{}{}, &s)
+	return s, err
+}
+
 // Local tells what a person did at this node while it had no ledger.
 func (c *Client) Local(ctx context.Context, order steadycast.Order) (decide.Reply, error) {
 	return c.person(ctx, again, pathLocal, order)

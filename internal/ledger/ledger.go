@@ -72,6 +72,10 @@ type Ledger interface {
 	// remembered; [Invalid] if it is not.
 	Revision(ctx context.Context, revision uint64) (decide.Table, error)
 
+	// Seal proves who put the table into force that is; [Invalid] where nobody signed
+	// it as a whole.
+	Seal(ctx context.Context) (decide.Seal, error)
+
 	// Local tells what a person did at a node while it had no ledger, by the node's
 	// own word and for its own site only. Where an order stands already, that is a
 	// refusal in the reply, and the order stays.

@@ -98,6 +98,7 @@ func (v *Voter) newServer() *http.Server {
 	serve(v, mux, pathRevision, func(ctx context.Context, _ Identity, c revisionCall) (any, error) {
 		return v.Revision(ctx, c.Revision)
 	})
+	serve(v, mux, pathSeal, func(ctx context.Context, _ Identity, _ struct{}) (any, error) { return v.Seal(ctx) })
 	serve(v, mux, pathGuards, func(ctx context.Context, _ Identity, _ struct{}) (any, error) { return v.Guards(ctx) })
 	serve(v, mux, pathSites, func(ctx context.Context, _ Identity, _ struct{}) (any, error) { return v.Sites(ctx) })
 	serve(v, mux, pathHistory, func(ctx context.Context, _ Identity, _ struct{}) (any, error) { return v.History(ctx) })

@@ -16,6 +16,7 @@ const (
 	pathCarry    = "/v1/carry"    // decide.Signed → decide.Reply
 	pathAck      = "/v1/ack"      // decide.Ack → {}
 	pathRevision = "/v1/revision" // revisionCall → decide.Table
+	pathSeal     = "/v1/seal"     // {} → decide.Seal
 	pathGuards   = "/v1/guards"   // {} → []decide.Ruling
 	pathSites    = "/v1/sites"    // {} → []decide.SiteNow
 	pathHistory  = "/v1/history"  // {} → []decide.Past

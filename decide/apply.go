@@ -36,6 +36,7 @@ func (s *state) apply(e Entry, rehearsed bool) Reply {
 	}
 	a.endDecisions()
 	a.endRamps()
+	a.endDrains()
 	if r := a.reply.Refused; r != nil && e.Signed != nil && r.Guard != AuthorityGuard {
 		a.event(steadycast.Event{Kind: steadycast.EventRefused, Actor: e.Actor, Guard: r.Guard, From: a.wish.String(), Reason: r.Text})
 	}

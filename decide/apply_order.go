@@ -60,6 +60,9 @@ func (a *applying) orderOut(o steadycast.Order, units []*unitState) {
 		from := u.Phase
 		u.Permit = steadycast.Permit{Unit: u.Unit, Action: action, Fence: a.Fence}
 		a.leave(u)
+		if o.Kind == steadycast.OrderDrain {
+			a.beginDrain(u, from)
+		}
 		u.Auto, u.Resumed, u.Pardon = false, false, noPardon
 		p := u.Permit
 		a.reply.Rulings[i].Permit = &p

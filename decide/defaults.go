@@ -50,6 +50,7 @@ func (t Table) WithDefaults() Table {
 	}
 	t.Guards = t.Guards.withDefaults(len(t.Announcers()))
 	setDefault(&t.DrainWait, 3*time.Second)
+	t.Drain = t.Drain.withDefaults()
 	t.Ramp = t.Ramp.withDefaults(t.Guards)
 	return t
 }

@@ -39,6 +39,7 @@ func (t Table) Problems() []Problem {
 	c.guards()
 	c.span("drain_wait", t.DrainWait, 10*time.Minute)
 	c.ramp()
+	c.drain()
 	switch {
 	case len(t.Source) > MaxSource:
 		c.say("", "the text of the table has %d bytes; the ledger carries %d", len(t.Source), MaxSource)

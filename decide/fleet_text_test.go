@@ -262,7 +262,7 @@ func (s *stage) play(line string) []string {
 		o := operatorOf(args[0])
 		e.Actor, e.Reason, e.Operator = "ann", text, &o
 		return s.say(s.apply(e))
-	case "share", "shares", "ramp":
+	case "share", "shares", "ramp", "drains":
 		return s.moves(words[0], args, text)
 	case "dismiss":
 		e := s.entry(KindDismiss)

@@ -13,13 +13,15 @@ import (
 // clients, while it returns (ramp.go), and while it has too many (shed.go).
 const Whole = 1000
 
-// moves is what is on its way from one site to another. Each part is a list in
-// order of site, then service, that is replaced and never written in place.
+// moves is what is on its way from one site to another. Each part is a sorted
+// list that is replaced and never written in place.
 type moves struct {
 	// Shares are what people and plans gave; who is not here has all.
 	Shares []shareState `json:"shares,omitempty"`
 	// Ramps are the services that come back; see ramp.go.
 	Ramps []rampState `json:"ramps,omitempty"`
+	// Drains are the units that were told to go, in order; see drain.go.
+	Drains []drainState `json:"drains,omitempty"`
 }
 
 // shareState is what a person or a plan lets a site take of a service.
@@ -222,6 +224,7 @@ func (a *applying) settleMoves() {
 	a.Moves.Shares = keep(a.Moves.Shares, func(x shareState) bool { return a.serves(x.Share.Site, x.Share.Service) })
 	a.Moves.Ramps = slices.Clone(a.Moves.Ramps)
 	a.endRamps()
+	a.endDrains()
 	for i := range a.Moves.Ramps {
 		r := &a.Moves.Ramps[i]
 		r.Step = min(r.Step, len(a.steps(r.Service)))
@@ -242,7 +245,7 @@ func (s *state) soundMoves() error {
 			return fmt.Errorf("the share of %s at %s cannot be", x.Share.Service, x.Share.Site)
 		}
 	}
-	return s.soundRamps()
+	return cmp.Or(s.soundRamps(), s.soundDrains())
 }
 
 // Percent writes a share for people: 5%, 12.5%, 100%.

@@ -43,6 +43,17 @@ func (s *stage) moves(word string, args []string, text string) []string {
 			e.Decide.Ramped = append(e.Decide.Ramped, r)
 		}
 		return s.say(s.apply(e))
+	case "drains":
+		out := []string{}
+		for _, u := range s.f.View().Units {
+			if u.NamesLeftMS > 0 {
+				out = append(out, fmt.Sprintf("%s: caches lead there for %s more", u.Unit, wait(Time(u.NamesLeftMS))))
+			}
+		}
+		if len(out) == 0 {
+			out = append(out, "no cache leads where a drain is")
+		}
+		return out
 	case "shares":
 		v := s.f.View()
 		var out []string

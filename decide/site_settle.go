@@ -92,8 +92,13 @@ func (s *Site) byHand(now Now) {
 
 // wakes names the instants at which the unit changes by itself.
 func (u *unit) wakes(s *Site, now Now, wake *deadline) {
-	if u.draining {
+	switch {
+	case u.draining:
 		wake.by(u.leaveAt)
+	case u.emptying && now < u.namesUntil:
+		wake.by(u.namesUntil)
+	case u.emptying:
+		wake.by(now + lookAgain)
 	}
 	if now < u.warm {
 		wake.by(u.warm)
@@ -253,6 +258,7 @@ func (s *Site) commit(now Now, v View) {
 	s.ramps()
 	for i := range s.units {
 		s.see(&s.units[i])
+		s.names(now, &s.units[i])
 	}
 	if s.ledgerGone != "" && v.Fence.Compare(s.ledgerAt) > 0 { // an older view, seen late, proves nothing
 		s.findLedger()

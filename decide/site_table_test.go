@@ -161,6 +161,9 @@ func (st *story) command(ws []string) {
 		st.step(LedgerLost{Reason: args[0]})
 	case "tick":
 		st.step(Tick{})
+	case "load":
+		n, _ := strconv.ParseInt(args[0], 10, 64)
+		st.step(Loaded{Load: n, From: st.now})
 	case "outdated":
 		st.step(Outdated{Reason: strings.Join(args, " ")})
 	case "unfenced":
@@ -247,6 +250,8 @@ func (st *story) build(ws []string) {
 			o.Off = st.duration(v)
 		case "ramp":
 			t.Ramp = &Ramp{Latency: st.duration(v)}
+		case "patience":
+			t.Drain = &Drain{Residual: 10, Patience: st.duration(v)}
 		case "jitter":
 			o.Jitter = st.duration(v)
 		case "last_resort":
@@ -371,6 +376,8 @@ func (st *story) flag(u *UnitView, f string) {
 		u.Locked = true
 	case "unlocked":
 		u.Locked = false
+	case "names": // what caches have left, by the view
+		u.NamesLeftMS = st.duration(v).Milliseconds()
 	case "step": // of the ramp; 0 as backup, none when it is over
 		step, err := strconv.Atoi(v)
 		u.Backup, st.view.Shares = err == nil && step == 0, nil

@@ -21,13 +21,15 @@ type unit struct {
 	permit    steadycast.Fence     // of the decision behind that
 	executed  steadycast.RequestID // the newest withdrawal carried out
 
-	depref   string // the permit's reason for depreferring it; empty without one
-	resort   bool   // announced as a last resort, although the ledger counts it out
-	alone    bool   // depreferred by the site itself, for want of a ledger
-	lags     bool   // depreferred by the site itself, because the node acts on an old table
-	backup   bool   // depreferred, as the ledger says, while its return is proven
-	draining bool   // carries GSHUT until leaveAt
-	leaveAt  Now
+	depref     string // the permit's reason for depreferring it; empty without one
+	resort     bool   // announced as a last resort, although the ledger counts it out
+	alone      bool   // depreferred by the site itself, for want of a ledger
+	lags       bool   // depreferred by the site itself, because the node acts on an old table
+	backup     bool   // depreferred, as the ledger says, while its return is proven
+	emptying   bool   // a drain has begun, and
+	namesUntil Now    // until then caches may lead clients here
+	draining   bool   // carries GSHUT until leaveAt
+	leaveAt    Now
 
 	kin       *Siblings // this node's part in what the site's nodes promise; nil where it has no siblings
 	aside     string    // it left alone: why; empty while it has not
@@ -127,8 +129,8 @@ func (s *Site) anyIn(sv *service) bool {
 // was carried out, and what is not begins only where the phase allows it.
 func (s *Site) place(now Now, u *unit) {
 	v := &u.view
-	if v.Order != steadycast.OrderDrain {
-		u.draining = false
+	if v.Order == steadycast.OrderAnnounce || v.Order == steadycast.OrderNone && v.Phase != steadycast.Out {
+		u.draining, u.emptying = false, false
 	}
 	if u.depref != "" && s.wantIn(u) {
 		u.depref, u.reason = "", "its services are healthy again"
@@ -137,7 +139,7 @@ func (s *Site) place(now Now, u *unit) {
 	switch {
 	case v.Order == steadycast.OrderWithdraw:
 		s.takeOut(u, s.orderText(u, "withdrawn"))
-	case v.Order == steadycast.OrderDrain:
+	case v.Order == steadycast.OrderDrain, v.Order == steadycast.OrderNone && u.emptying && u.announced:
 		s.drain(now, u)
 	case v.Order == steadycast.OrderAnnounce:
 		u.aside = ""
@@ -161,7 +163,7 @@ func (s *Site) takeOut(u *unit, why string) {
 	if !u.announced {
 		return
 	}
-	u.announced, u.draining, u.depref, u.alone, u.lags, u.warm = false, false, "", false, false, 0
+	u.announced, u.draining, u.emptying, u.depref, u.alone, u.lags, u.warm = false, false, false, "", false, false, 0
 	s.route(u, "announced", "withdrawn")
 }
 
@@ -179,19 +181,6 @@ func (s *Site) route(u *unit, from, to string) {
 		Kind: steadycast.EventRoute, Prefix: u.id.Prefix, From: from, To: to,
 		Request: u.view.Permit.ID, Reason: u.reason,
 	})
-}
-
-// drain makes the route unattractive first, and takes it out when drain_wait is
-// over (RFC 8326 §4.1). What is not announced stays out.
-func (s *Site) drain(now Now, u *unit) {
-	if u.announced && !u.draining {
-		u.draining, u.leaveAt = true, now+s.table.DrainWait
-		u.reason = s.orderText(u, "draining")
-		s.route(u, "announced", "draining")
-	}
-	if !u.announced || now >= u.leaveAt {
-		s.takeOut(u, s.orderText(u, "drained"))
-	}
 }
 
 // countedOut: the ledger counts the unit Out although it is announced. Either

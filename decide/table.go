@@ -20,6 +20,8 @@ type Table struct {
 	Guards   Guards   `yaml:"guards" json:"guards"`
 	// DrainWait is how long a draining route carries GSHUT before it is withdrawn; default 3s.
 	DrainWait time.Duration `yaml:"drain_wait" json:"drain_wait_ns"`
+	// Drain is how long a drain waits for who still comes; without one, for the TTL alone.
+	Drain *Drain `yaml:"drain" json:"drain,omitempty"`
 	// Ramp is how a site gets its clients back; without one it has them all at once.
 	Ramp *Ramp `yaml:"ramp" json:"ramp,omitempty"`
 	// Source is the text that says all this, and besides it what only the nodes

@@ -80,6 +80,8 @@ type UnitView struct {
 	Approved bool   `json:"approved,omitempty"`
 	// Backup: a service of it only begins to return; it is announced depreferred.
 	Backup bool `json:"backup,omitempty"`
+	// NamesLeftMS is how long caches may still lead clients to a unit that is drained.
+	NamesLeftMS int64 `json:"names_left_ms,omitempty"`
 	// Changed is when the phase last changed; CooldownLeft and the budget are at View.LT.
 	Changed        Time  `json:"changed"`
 	CooldownLeftMS int64 `json:"cooldown_left_ms,omitempty"`
@@ -197,7 +199,7 @@ func (s *state) unitView(u *unitState) UnitView {
 	v.OnHold = v.Order == steadycast.OrderNone && u.Phase == steadycast.Out && u.Auto && !u.Resumed && u.Pardon == noPardon &&
 		s.holds(u.Unit) && s.health(u.Unit).ok
 	v.Recalled = u.Pardon == sparesAll && u.Phase != steadycast.In
-	v.Backup = s.backup(u.Unit)
+	v.Backup, v.NamesLeftMS = s.backup(u.Unit), int64(s.namesLeft(u.Unit))
 	for _, d := range s.Decisions {
 		if d.Unit == u.Unit {
 			v.Decision, v.Approved = d.Number, d.Answer == steadycast.Approved

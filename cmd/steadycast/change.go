@@ -298,6 +298,7 @@ func (c *cli) waitProven(ctx context.Context, client *api.Client, limit time.Dur
 	defer cancel()
 	missing, next := "no word from the site yet", "steadycast status "+ch.site
 	pause := 20 * time.Millisecond
+	told := ""
 	for {
 		var got api.Units
 		err := client.Get(wait, "units", query("site", ch.site), &got)
@@ -312,6 +313,10 @@ func (c *cli) waitProven(ctx context.Context, client *api.Client, limit time.Dur
 			if missing, of = unproven(&got, &ch, fence); missing == "" {
 				fmt.Fprintf(c.err, "proven after %s: every peer that is up has acknowledged\n", latency(time.Since(start)))
 				return nil
+			}
+			if got.Fence.Compare(fence) >= 0 && missing != told && !c.json() { // step by step
+				fmt.Fprintf(c.err, "%s %s\n", latency(time.Since(start)), printable(missing))
+				told = missing
 			}
 			if of.Site != "" {
 				next = "steadycast why " + of.String()
@@ -473,7 +478,7 @@ func changeCommands(c *cli) []*cobra.Command {
 	announced := func(u *api.Unit) bool { return u.Wanted }
 	return []*cobra.Command{
 		newOrderCommand(c, steadycast.OrderWithdraw, "Take a site's routes away now", "Take a site's routes away now, and keep them away until undrain or --for ends.\nThe other sites' floors and capacity are asked first."),
-		newOrderCommand(c, steadycast.OrderDrain, "Take a site's routes away gently, for maintenance", "Mark a site's routes with GSHUT (RFC 8326), wait, then take them away, and keep\nthem away until undrain or --for ends."),
+		newOrderCommand(c, steadycast.OrderDrain, "Take a site's routes away gently, for maintenance", "Let no name lead to a site, wait until no cache does either, mark its routes with\nGSHUT (RFC 8326), wait, then take them away, and keep them away until undrain or\n--for ends. --wait 10m tells each step."),
 		newOrderCommand(c, steadycast.OrderAnnounce, "Hand a site's routes back to its checks, or pin them with --force", "End the orders and locks over a site's routes and forgive what they owe to cooldown\nand budgets: they are announced as soon as the checks are well. With --force they are\npinned instead: announced whatever the checks say, until undrain or --for ends."),
 		newAnswerCommand(c, decide.KindApprove, "Say yes to what automation would do, in mode approve", "Let a decision be carried out that waits for a person. The site asks again at once, and\nevery guard is asked again with what is true then. A yes holds for ten minutes."),
 		newAnswerCommand(c, decide.KindReject, "Say no to it", "Keep a decision that waits from being carried out, for an hour or until what calls for\nit has ended."),

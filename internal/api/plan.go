@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
@@ -78,6 +79,9 @@ func (s *Snapshot) followsOrder(o *steadycast.Order) []string {
 		case !r.State.Announces() && r.State != Announcing:
 			out = append(out, fmt.Sprintf("%s does not announce %s now, and stays out", o.Site, r.Unit.Prefix))
 		case o.Kind == steadycast.OrderDrain:
+			if ttl := names(&s.View.Table, r.Unit); ttl > 0 {
+				out = append(out, fmt.Sprintf("no name leads to %s any more, and %s stays as it is for %s, until no cache leads there either", o.Site, r.Unit.Prefix, Span(ttl)))
+			}
 			out = append(out, fmt.Sprintf("%s marks %s with GSHUT, waits %s, then withdraws it; %s", o.Site, r.Unit.Prefix, Span(s.View.Table.DrainWait), others(rows, r.Unit.Prefix, o.Site)))
 		default:
 			out = append(out, fmt.Sprintf("%s withdraws %s; %s", o.Site, r.Unit.Prefix, others(rows, r.Unit.Prefix, o.Site)))
@@ -109,6 +113,14 @@ func followsAnnounce(o *steadycast.Order, r *Row) string {
 		text += ": " + r.Why
 	}
 	return text
+}
+
+// names is how long caches may lead clients to a unit.
+func names(t *decide.Table, u steadycast.Unit) (most time.Duration) {
+	for _, sv := range t.ServicesAt(u.Site, u.Prefix) {
+		most = max(most, sv.TTL)
+	}
+	return most
 }
 
 // others says which sites still announce p without site.

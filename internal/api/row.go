@@ -194,7 +194,7 @@ func showing(v *decide.UnitView, real *Unit, svc *Service) Showing {
 			return Lost
 		case !real.Proven:
 			return Announcing
-		case real.Stance == steadycast.Draining:
+		case real.Stance == steadycast.Draining, v.Order == steadycast.OrderDrain:
 			return Leaving
 		case v.Depreferred && v.Guard != "", failing && v.Order != steadycast.OrderAnnounce:
 			return Held
@@ -235,6 +235,9 @@ func (x *index) why(r *Row, v *decide.UnitView, real *Unit) string {
 	var parts []string
 	if o := r.Order; o != nil {
 		parts = append(parts, OrderText(o))
+	}
+	if r.State == Leaving && len(real.Why) > 0 {
+		parts = append(parts, real.Why[0])
 	}
 	if r.State == Announcing || r.State == Withdrawing {
 		parts = append(parts, real.Unproven)

@@ -28,6 +28,8 @@ type Fleet struct {
 	dnsfallback.Placement `yaml:",inline"`
 	// DrainWait is how long a draining route carries GSHUT before it is withdrawn; default 3s.
 	DrainWait time.Duration `yaml:"drain_wait"`
+	// Drain is how long a drain waits for who still comes; without one, for the TTL alone.
+	Drain *decide.Drain `yaml:"drain"`
 	// Ramp is how a site gets its clients back; without one it has them all at once.
 	Ramp *decide.Ramp `yaml:"ramp"`
 	// Source is the text that this was read from, where it was a file of its own.
@@ -94,6 +96,7 @@ func (f Fleet) Table() decide.Table {
 		Prefixes:  f.Prefixes,
 		Guards:    f.Guards,
 		DrainWait: f.DrainWait,
+		Drain:     f.Drain,
 		Ramp:      f.Ramp,
 		Source:    f.Source,
 	}
@@ -146,7 +149,7 @@ func (s Site) reached(service string) (v4, v6 netip.Addr) {
 
 // FleetOf is what a table says, without what only its text has: the checks.
 func FleetOf(t decide.Table) Fleet {
-	f := Fleet{Revision: t.Revision, Prefixes: t.Prefixes, Guards: t.Guards, DrainWait: t.DrainWait, Ramp: t.Ramp}
+	f := Fleet{Revision: t.Revision, Prefixes: t.Prefixes, Guards: t.Guards, DrainWait: t.DrainWait, Drain: t.Drain, Ramp: t.Ramp}
 	for _, p := range t.Sites {
 		f.Sites = append(f.Sites, Site{Place: p})
 	}

@@ -181,7 +181,7 @@ func (j *judge) fleet() {
 	j.placement()
 
 	written := leavesOf(*f, false)
-	f.Prefixes, f.Guards, f.DrainWait, f.Ramp = full.Prefixes, full.Guards, full.DrainWait, full.Ramp
+	f.Prefixes, f.Guards, f.DrainWait, f.Drain, f.Ramp = full.Prefixes, full.Guards, full.DrainWait, full.Drain, full.Ramp
 	f.Sites = slices.Clone(f.Sites)
 	for i := range f.Sites {
 		f.Sites[i].Place = full.Sites[i]

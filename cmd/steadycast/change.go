@@ -38,7 +38,7 @@ type changeFlags struct {
 	prefixes []string
 }
 
-const defaultWait = 15 * time.Second
+const defaultWait = 30 * time.Second
 
 func (f *changeFlags) common(fs *pflag.FlagSet) {
 	fs.StringVar(&f.reason, "reason", "", "why, for the record (required)")
@@ -48,7 +48,7 @@ func (f *changeFlags) common(fs *pflag.FlagSet) {
 }
 
 func (f *changeFlags) waiting(fs *pflag.FlagSet) {
-	fs.DurationVar(&f.wait, "wait", 0, "return when it is proven at every peer that is up; exit 6 when the time is over")
+	fs.DurationVar(&f.wait, "wait", 0, "return when it is proven at every peer that is up and, where packets are counted,\nthe clients have gone; exit 6 when the time is over")
 	fs.Lookup("wait").NoOptDefVal = defaultWait.String()
 }
 
@@ -354,6 +354,8 @@ func unproven(got *api.Units, ch *change, fence steadycast.Fence) (missing strin
 			return u.Unit.String() + " is not there yet", u.Unit
 		case !u.Proven:
 			return u.Unit.String() + ": " + u.Unproven, u.Unit
+		case u.Cut != nil && u.Cut.Counted && !u.Wanted && u.Cut.State != decide.CutComplete && len(u.Cut.Why) > 0:
+			return fmt.Sprintf("%s: the cut is %s: %s", u.Unit, u.Cut.State, u.Cut.Why[0]), u.Unit
 		}
 	}
 	return "", of

@@ -8,7 +8,7 @@ func commands(c *cli) []*cobra.Command {
 	all := []*cobra.Command{
 		newStatusCommand(c), newSitesCommand(c), newWhyCommand(c), newRoutesCommand(c), newPeersCommand(c),
 		newChecksCommand(c), newDecisionsCommand(c), newGuardsCommand(c), newDNSCommand(c), newHistoryCommand(c), newEventsCommand(c), newVersionCommand(c),
-		newCapacityCommand(c), newRTOCommand(c),
+		newCapacityCommand(c), newCutsCommand(c), newRTOCommand(c),
 		newCheckCommand(c), newReloadCommand(c), newApplyCommand(c), newConfirmCommand(c), newDiffCommand(c), newRevisionsCommand(c), newRollbackCommand(c), newPKICommand(c), newOperatorCommand(c),
 		newRunCommand(c), newSpeakerCommand(c), newAgentCommand(c), newLedgerCommand(c), newDemoCommand(c), newSimulateCommand(c),
 		newFaultCommand(c, "kill", "Kill the service of a demo's site", "the service of %s is killed"),

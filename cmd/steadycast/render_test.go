@@ -135,6 +135,7 @@ func TestPages(t *testing.T) {
 		"status-many":     renderStatus(wide, many(t).Status(), false),
 		"sites":           renderSites(wide, page(f, f.SiteRows())),
 		"peers":           renderPeers(wide, page(f, f.Peers(""))),
+		"cuts":            renderCuts(wide, cutsOf(f, "fra")),
 		"routes":          renderRoutes(wide, page(f, f.Routes("", "", netip.Prefix{}, false))),
 		"checks":          renderChecks(wide, page(f, f.CheckRows("", ""))),
 		"checks-fleet":    renderChecks(wide, page(f, watching(t).CheckRows("ams", ""))),
@@ -286,7 +287,7 @@ func TestNothingDrivesTheTerminal(t *testing.T) {
 	events := []steadycast.Event{{Kind: steadycast.EventKind(evil), Site: evil, From: evil, To: evil, Guard: evil, Actor: evil, Reason: evil, Peer: evil, Service: evil}}
 	for _, unicodeToo := range []bool{true, false} {
 		s := style{unicode: unicodeToo, width: 100, command: func(s string) string { return s }}
-		text := renderStatus(s, st, true) + renderSites(s, page(f, f.SiteRows())) + renderPeers(s, page(f, f.Peers(""))) +
+		text := renderStatus(s, st, true) + renderSites(s, page(f, f.SiteRows())) + renderPeers(s, page(f, f.Peers(""))) + renderCuts(s, cutsOf(f, "fra")) +
 			renderRoutes(s, page(f, f.Routes("", "", netip.Prefix{}, false))) + renderChecks(s, page(f, f.CheckRows("", ""))) + renderEvent(s, &events[0])
 		for _, u := range f.View.Units {
 			text += renderWhy(s, f.Why(u.Unit, events))

@@ -37,6 +37,9 @@ type Options struct {
 	Isolated string
 	// LastResort as in [decide.SiteOptions]; 0 is never.
 	LastResort time.Duration
+	// Counts are how many packets ever came for each prefix, of those that are
+	// counted on this host; nil where none are.
+	Counts func() (map[netip.Prefix]uint64, error)
 	// LoadFile is where what the site carries is written; empty where nobody does.
 	LoadFile string
 	// Ledger is [ledger.Local] in solo, a [ledger.Client] in a fleet.
@@ -131,6 +134,7 @@ type Agent struct {
 		at  steadycast.Fence
 		ack decide.Ack
 	}
+	cuts   cuts // what became of routes that left
 	dirty  bool // something is worth showing before the next beat
 	alarms alarms
 
@@ -225,6 +229,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.others = newOutside(plan.Elsewhere, a.env(), a.now, a.elsewhere)
 	a.others.calm = true
 	helpers.Go(func() { a.others.run(ctx) })
+	a.recallCuts()
+	helpers.Go(func() { a.watchOthers(ctx) })
 	var keeper sync.WaitGroup
 	if a.o.LoadFile != "" {
 		helpers.Go(func() { a.watchLoad(ctx, a.o.LoadFile) })
@@ -334,8 +340,12 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, ended <-chan 
 			a.tryAgain()
 			a.skewed()
 			a.reconcile()
+			a.lookAtCuts()
 			a.dirty = true
 		case <-show.C:
+			if a.cuts.due {
+				a.lookAtCuts()
+			}
 			if a.dirty {
 				a.publish()
 				a.dirty, shown = false, time.Now()
@@ -396,6 +406,7 @@ func (a *Agent) tell(e decide.Effect, now decide.Now, wall time.Time) {
 		a.record.announced(a.wanted, e.Set, a.cause, wall)
 		a.wanted = e.Set
 		a.views.want(e.Set, a.prefixes())
+		a.cuts.due = true
 		a.others.want(e.Set, a.prefixes())
 	case decide.Pace:
 		a.record.fast[e.Service] = e.Fast

@@ -64,6 +64,19 @@ type mirror struct {
 	mu     sync.Mutex
 	now    steadycast.Actual
 	stance string // of the prefix: gone, normal, depreferred
+	keep   bool   // the router acknowledges nothing
+}
+
+// keeps has the router keep what it has, or take up what it was sent.
+func (m *mirror) keeps(keep bool) {
+	m.mu.Lock()
+	m.keep = keep
+	if !keep && len(m.now.Sent) > 0 {
+		m.now.Sent = []steadycast.Sent{m.now.Sent[0]}
+		m.now.Sent[0].Acked = time.Now()
+	}
+	m.mu.Unlock()
+	m.say()
 }
 
 func (m *mirror) Intent(context.Context) (speaker.Intent, error) { return speaker.Intent{}, nil }
@@ -73,6 +86,9 @@ func (m *mirror) Apply(_ context.Context, set steadycast.RouteSet) error {
 	m.mu.Lock()
 	m.now.Incarnation, m.now.Version = set.Incarnation, set.Version
 	m.now.Sent = []steadycast.Sent{{Peer: "tor1", Prefix: prefix, At: time.Now(), Acked: time.Now()}}
+	if m.keep {
+		m.now.Sent[0].Acked = time.Time{}
+	}
 	m.stance = "gone"
 	if r, in := set.Find(prefix); in {
 		m.now.Sent[0].Announced, m.stance = true, r.Stance.String()

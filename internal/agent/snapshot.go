@@ -31,6 +31,7 @@ func (a *Agent) publish() {
 		site.Services = append(site.Services, a.showService(s, wall))
 	}
 	site.Checks = a.showChecks(wall)
+	a.showCuts(&site, wall)
 
 	s := a.blank()
 	s.At, s.View, s.LedgerLost = wall, shown(a.o.Ledger.View()), x.LedgerLost

@@ -39,6 +39,7 @@ func (s *Server) mux() *http.ServeMux {
 	m.HandleFunc("POST /v1/carry", change(s.postCarry))
 	m.HandleFunc("GET /v1/guards", read(s.getGuards))
 	m.HandleFunc("GET /v1/history", read(s.getHistory))
+	m.HandleFunc("GET /v1/cuts", read(s.getCuts))
 	m.HandleFunc("GET /v1/loads", read(s.getLoads))
 	m.HandleFunc("GET /v1/table", read(s.getTable))
 	m.HandleFunc("GET /v1/view", read(s.getView))

@@ -50,6 +50,8 @@ type Site struct {
 	Units    []Unit    `json:"units"`
 	Services []Service `json:"services"`
 	Checks   []Check   `json:"checks"`
+	// Cuts are the newest leavings of its units, oldest first.
+	Cuts []Cut `json:"cuts,omitempty"`
 }
 
 // Unit is one prefix at the site: what is wanted, and whether the wire agrees.
@@ -68,6 +70,8 @@ type Unit struct {
 	Why []string `json:"why,omitempty"`
 	// Last is the newest answer of the ledger about the unit, with every guard.
 	Last *decide.Ruling `json:"last,omitempty"`
+	// Cut is the newest leaving, while it lasts.
+	Cut *Cut `json:"cut,omitempty"`
 }
 
 // Service is the verdict on one service at the site.

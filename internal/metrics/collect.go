@@ -228,6 +228,9 @@ func (s *sender) site(site *api.Site) {
 		s.put(prefixIntent, truth(u.Wanted), site.Name, u.Unit.Prefix.String())
 		s.put(prefixProven, truth(u.Proven), site.Name, u.Unit.Prefix.String())
 	}
+	for i := len(site.Cuts) - 1; i >= 0; i-- { // of each unit the newest is sent, which comes first
+		s.cut(&site.Cuts[i])
+	}
 	for i := range site.Services {
 		v := &site.Services[i].Verdict
 		states(s, serviceState, v.State.String(), []string{"unknown", "healthy", "suspect", "unhealthy", "recovering"}, site.Name, v.Service)
@@ -235,6 +238,26 @@ func (s *sender) site(site *api.Site) {
 	}
 	for i := range site.Checks {
 		s.check(site.Name, &site.Checks[i])
+	}
+}
+
+func (s *sender) cut(c *api.Cut) {
+	site, prefix := c.Unit.Site, c.Unit.Prefix.String()
+	if s.seen["cut\xff"+site+"\xff"+prefix] {
+		return
+	}
+	s.seen["cut\xff"+site+"\xff"+prefix] = true
+	states(s, cutState, string(c.State), []string{"in progress", "complete", "failed", "unmeasured"}, site, prefix)
+	s.put(cutSeconds, c.Decided.Seconds(), site, prefix, "decided")
+	s.put(cutSeconds, c.Lost.Seconds(), site, prefix, "lost")
+	if c.Effect > 0 {
+		s.put(cutSeconds, c.Effect.Seconds(), site, prefix, "effect")
+	}
+	if c.Migrated > 0 {
+		s.put(cutSeconds, c.Migrated.Seconds(), site, prefix, "migrated")
+	}
+	if c.Counted && !c.Over {
+		s.put(cutResidual, float64(c.Rest), site, prefix)
 	}
 }
 

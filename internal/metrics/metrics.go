@@ -146,6 +146,16 @@ var (
 		"How long each stage of a decision took.", "stage")
 )
 
+// What became of routes that left, of the newest time that each did.
+var (
+	cutState = define("cut_state", gauge,
+		"1 for how far the newest cut of the unit is.", "site", "prefix", "state")
+	cutSeconds = define("cut_seconds", gauge,
+		"The newest cut's times since its beginning, while they are known: decided, effect, migrated; and the loss integral, lost.", "site", "prefix", "stage")
+	cutResidual = define("cut_residual_per_second", gauge,
+		"What still comes to the site that left, where that is counted.", "site", "prefix")
+)
+
 // Probes and verdicts.
 var (
 	serviceState = define("service_state", gauge,

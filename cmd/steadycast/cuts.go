@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/api"
+)
+
+func newCutsCommand(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use: "cuts [SITE]", Short: "What became of routes that left: how far each cut is, and its four latencies", GroupID: groupSee, Args: cobra.MaximumNArgs(1),
+		Long: `A cut is complete only when it is seen to be: every router has acknowledged it and
+no view contradicts, every node has heard of it, what still comes for the prefix is
+under a hundredth of what came before, and the sites that took over are well, all
+of that for ten seconds. Until then it is in progress and says what is missing;
+failed while a site that took over is not well. Where nothing counts packets it is
+unmeasured, and never called complete.
+
+DECIDED is from the first failing round to the leave, EFFECT until routers and nodes
+had it, MIGRATED until the clients had gone, LOST the loss integral: failed probes
+times how long; with those of the cut before, to compare.
+
+A node shows the cuts of its own site.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, err := show(cmd.Context(), c, "cuts", query("site", arg(args, 0)), renderCuts)
+			return err
+		},
+		ValidArgsFunction: c.completeSites,
+	}
+}
+
+// renderCuts is the page of `steadycast cuts`, the newest last.
+func renderCuts(s style, page *api.Page[api.Cut]) string {
+	if len(page.Items) == 0 {
+		return "no route has left here\n"
+	}
+	t := &table{columns: words("UNIT", "BEGAN", "STATE", ">DECIDED", ">EFFECT", ">MIGRATED", ">LOST", ">REST", "WHY")}
+	took := func(d time.Duration) string {
+		if d == 0 {
+			return "-"
+		}
+		return rough(d)
+	}
+	before := map[steadycast.Unit]*api.Cut{}
+	for i := range page.Items {
+		x := &page.Items[i]
+		state := cell{string(x.State), plain}
+		switch x.State {
+		case decide.CutFailed:
+			state.ink = red
+		case decide.CutInProgress, decide.CutUnmeasured:
+			state.ink = yellow
+		}
+		rest := "?"
+		if x.Counted {
+			rest = strconv.FormatInt(x.Rest, 10) + "/" + strconv.FormatInt(x.Before, 10)
+		}
+		why := append([]string{x.Reason}, x.Why...)
+		if x.Over {
+			why = append(why, "announced again")
+		}
+		if was := before[x.Unit]; was != nil {
+			why = append(why, fmt.Sprintf("the one before took %s, %s, %s and lost %s", took(was.Decided), took(was.Effect), took(was.Migrated), took(was.Lost)))
+		}
+		before[x.Unit] = x
+		t.add(cell{x.Unit.String(), plain}, cell{span(page.At, x.At), plain}, state, cell{rough(x.Decided), plain}, cell{took(x.Effect), plain},
+			cell{took(x.Migrated), plain}, cell{rough(x.Lost), plain}, cell{rest, plain}, cell{strings.Join(why, "; "), plain})
+	}
+	return t.render(s)
+}

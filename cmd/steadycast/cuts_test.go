@@ -1,0 +1,46 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/api"
+)
+
+func cutsOf(s *api.Snapshot, name string) *api.Page[api.Cut] {
+	site, _ := s.Site(name)
+	return &api.Page[api.Cut]{At: s.At, Items: site.Cuts}
+}
+
+// TestWaitForACut: --wait is content with the routers' word where nothing counts
+// packets; where something does, it waits until the cut is complete.
+func TestWaitForACut(t *testing.T) {
+	ch := &change{done: func(u *api.Unit) bool { return !u.Wanted }}
+	for _, c := range []struct {
+		name string
+		unit api.Unit
+		want string
+	}{
+		{"a router keeps it", api.Unit{Unproven: "tor1 still has it"}, "tor1 still has it"},
+		{"nothing is counted", api.Unit{Proven: true, Cut: cutIn(decide.CutInProgress, false, "target well for 3s of 10s")}, ""},
+		{"one client stays", api.Unit{Proven: true, Cut: cutIn(decide.CutInProgress, true, "residual: 50 a second still come here")}, "the cut is in progress: residual: 50 a second"},
+		{"who took over fails", api.Unit{Proven: true, Cut: cutIn(decide.CutFailed, true, "target: ams: web is unhealthy. Roll back?")}, "the cut is failed: target: ams"},
+		{"complete", api.Unit{Proven: true, Cut: cutIn(decide.CutComplete, true)}, ""},
+		{"announced, where an older cut is not over yet", api.Unit{Proven: true, Wanted: true, Cut: cutIn(decide.CutInProgress, true, "residual")}, ""},
+	} {
+		of := *ch
+		if c.unit.Wanted {
+			of.done = func(u *api.Unit) bool { return u.Wanted }
+		}
+		missing, _ := unproven(&api.Units{Units: []api.Unit{c.unit}}, &of, steadycast.Fence{})
+		if (c.want == "") != (missing == "") || !strings.Contains(missing, c.want) {
+			t.Errorf("%s: %q; want %q", c.name, missing, c.want)
+		}
+	}
+}
+
+func cutIn(state decide.CutState, counted bool, why ...string) *api.Cut {
+	return &api.Cut{Cut: decide.Cut{State: state, Counted: counted, Why: why}}
+}

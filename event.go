@@ -24,6 +24,7 @@ const (
 	EventAlarm    EventKind = "alarm"    // something needs a person
 	EventRecovery EventKind = "recovery" // an alarm ended
 	EventDecision EventKind = "decision" // what waits for a person's yes began, was answered or ended
+	EventPlan     EventKind = "plan"     // a plan or a step of it began, went on or ended
 	EventOperator EventKind = "operator" // who may sign orders was changed
 	EventShare    EventKind = "share"    // DNS sends a site more or fewer of its clients
 )

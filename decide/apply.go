@@ -37,6 +37,8 @@ func (s *state) apply(e Entry, rehearsed bool) Reply {
 	a.endDecisions()
 	a.endRamps()
 	a.endDrains()
+	a.callPlans()
+	a.goPlans()
 	if r := a.reply.Refused; r != nil && e.Signed != nil && r.Guard != AuthorityGuard {
 		a.event(steadycast.Event{Kind: steadycast.EventRefused, Actor: e.Actor, Guard: r.Guard, From: a.wish.String(), Reason: r.Text})
 	}
@@ -74,6 +76,7 @@ func (a *applying) header() string {
 func (a *applying) pass() {
 	a.endOrders()
 	a.clearBreakers()
+	a.lapseTries()
 }
 
 // body dispatches on the kind and says what is wrong with the content, "" if nothing.
@@ -136,6 +139,10 @@ func (a *applying) body() string {
 	case KindRamp:
 		a.judgeRamps()
 		return ""
+	case KindPlan:
+		return a.plan(*e.Plan)
+	case KindStep:
+		return a.step(*e.Step)
 	case KindEpoch:
 		return a.epoch()
 	}

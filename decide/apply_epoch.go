@@ -13,5 +13,6 @@ func (a *applying) epoch() string {
 	}
 	a.Fence.Epoch, a.reply.Fence.Epoch = a.e.Epoch, a.e.Epoch
 	a.event(steadycast.Event{Kind: steadycast.EventAlarm, Actor: a.e.Actor, To: a.Fence.String(), Reason: "the ledger was recovered from what one voter had: " + a.e.Reason})
+	a.holdPlans("the ledger was recovered from what one voter had: " + a.e.Reason)
 	return a.freeze(Scope{})
 }

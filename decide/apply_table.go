@@ -109,6 +109,7 @@ func (a *applying) settle() {
 		return slices.ContainsFunc(a.Units, func(u unitState) bool { return o.covers(u.Unit) })
 	})
 	a.settleMoves()
+	a.settlePlans()
 	a.Freezes = keep(a.Freezes, func(f StandingFreeze) bool {
 		return f.Scope == Scope{} || slices.ContainsFunc(a.Units, func(u unitState) bool { return f.Scope.Covers(u.Unit) })
 	})

@@ -52,6 +52,10 @@ func (t Table) WithDefaults() Table {
 	setDefault(&t.DrainWait, 3*time.Second)
 	t.Drain = t.Drain.withDefaults()
 	t.Ramp = t.Ramp.withDefaults(t.Guards)
+	t.Plans = slices.Clone(t.Plans)
+	for i := range t.Plans {
+		t.Plans[i] = t.Plans[i].WithDefaults()
+	}
 	return t
 }
 

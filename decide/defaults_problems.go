@@ -37,6 +37,7 @@ func (t Table) Problems() []Problem {
 	}
 	c.prefixes()
 	c.guards()
+	c.plans()
 	c.span("drain_wait", t.DrainWait, 10*time.Minute)
 	c.ramp()
 	c.drain()

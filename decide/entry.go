@@ -57,6 +57,9 @@ type Entry struct {
 	Share *ShareOrder `json:"share,omitempty"`
 	// Name is that of an operator.
 	Name string `json:"name,omitempty"`
+	// Plan is what a person wants of a plan, Step what a node says of a step of one.
+	Plan *PlanWish `json:"plan,omitempty"`
+	Step *StepWord `json:"step,omitempty"`
 
 	// Signed holds a person's wish; what it says stands in for Actor, Reason and
 	// the body, which an entry that is signed leaves out.
@@ -102,6 +105,8 @@ const (
 	KindDismiss    Kind = "dismiss"        // an admin ends what a person may: Name
 	KindShare      Kind = "share"          // a person or a plan moves clients by DNS: Share, perhaps Force
 	KindRamp       Kind = "ramp"           // returning sites go a step on, or back: Decide, with what they saw
+	KindPlan       Kind = "plan"           // a person begins a plan or steers it: Plan
+	KindStep       Kind = "plan_step"      // what a node says of a step: Step, perhaps with Decide.Seen for the guards
 	KindEpoch      Kind = "epoch"          // the ledger was recovered from what one voter had; Epoch is the new one
 )
 

@@ -102,6 +102,8 @@ var kinds = []kindBodies{
 	{KindDismiss, bodyName, 0, steadycast.Admin},
 	{KindShare, bodyShare, bodyForce, steadycast.Mover},
 	{KindRamp, bodyDecide, 0, nobody},
+	{KindPlan, bodyPlan, 0, steadycast.Mover},
+	{KindStep, bodyStep, bodyDecide, nobody},
 	{KindEpoch, 0, 0, nobody},
 }
 
@@ -147,6 +149,8 @@ const (
 	bodyForce
 	bodyShare
 	bodyWithin
+	bodyPlan
+	bodyStep
 )
 
 // bodies is the set of fields that are there.
@@ -174,6 +178,8 @@ func (e Entry) bodies() body {
 		{e.Force, bodyForce},
 		{e.Share != nil, bodyShare},
 		{e.ConfirmWithin != 0, bodyWithin},
+		{e.Plan != nil, bodyPlan},
+		{e.Step != nil, bodyStep},
 	} {
 		if f.there {
 			b |= f.bit

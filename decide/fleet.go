@@ -82,6 +82,9 @@ func (f *Fleet) NextEnd() (at Time, ok bool) {
 			at, ok = d.Until, true
 		}
 	}
+	if end, any := f.s.planEnd(); any && (!ok || end < at) {
+		at, ok = end, true
+	}
 	return at, ok
 }
 

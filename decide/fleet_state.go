@@ -57,6 +57,8 @@ type state struct {
 	Numbered  uint64     `json:"numbered,omitempty"`
 	// Moves are what is on its way from one site to another.
 	Moves moves `json:"moves,omitzero"`
+	// Plans are those that were begun.
+	Plans planBook `json:"plans,omitzero"`
 
 	index *index
 }

@@ -95,7 +95,8 @@ type stage struct {
 	sent   Entry    // what was signed last
 	fleet  *Charter // for the genesis
 	forced bool
-	kind   Kind // of the entry that carries the next table
+	kind   Kind   // of the entry that carries the next table
+	plans  []Plan // of the next table
 	// applied hears every entry after it was applied, if set.
 	applied func(Entry)
 }
@@ -390,6 +391,8 @@ func (s *stage) play(line string) []string {
 		return s.say(s.apply(e))
 	case "view":
 		return s.view()
+	case "plan", "tell", "node", "plans":
+		return s.planning(words[0], args, text)
 	}
 	s.t.Fatalf("no such command: %s", line)
 	return nil
@@ -486,6 +489,9 @@ func (s *stage) table(args []string) []string {
 		default:
 			s.t.Fatalf("no such key: %s", w)
 		}
+	}
+	if s.plans != nil {
+		t.Plans = s.plans
 	}
 	e := s.entry(KindTable)
 	if t.Revision == 1 {

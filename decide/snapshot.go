@@ -88,6 +88,9 @@ func (s *state) sound() error {
 	if err := s.soundTrial(); err != nil {
 		return err
 	}
+	if err := s.soundPlans(); err != nil {
+		return err
+	}
 	if s.Staged != nil {
 		if ps := s.Staged.Table.Problems(); len(ps) > 0 {
 			return fmt.Errorf("staged table: %s", ps[0])

@@ -24,6 +24,8 @@ type Table struct {
 	Drain *Drain `yaml:"drain" json:"drain,omitempty"`
 	// Ramp is how a site gets its clients back; without one it has them all at once.
 	Ramp *Ramp `yaml:"ramp" json:"ramp,omitempty"`
+	// Plans are moves that were written down before they are needed.
+	Plans []Plan `yaml:"plans" json:"plans,omitempty"`
 	// Source is the text that says all this, and besides it what only the nodes
 	// need: checks, addresses. It is carried, not read; each node reads it again
 	// and compares. Empty where one node has its own file.

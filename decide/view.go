@@ -33,6 +33,8 @@ type View struct {
 	// Shares are the sites that take less of a service than all who would come, in
 	// order of site, then service.
 	Shares []ShareView `json:"shares,omitempty"`
+	// Plans are the runs of plans that are proposed, under way or remembered, oldest first.
+	Plans []PlanRun `json:"plans,omitempty"`
 	// Fleet is whose ledger it is; empty for a node's own.
 	Fleet string `json:"fleet,omitempty"`
 	// Operators in order of name. Without any, orders need no signature.
@@ -127,7 +129,7 @@ type PrefixView struct {
 
 // view builds the committed state anew.
 func (s *state) view() View {
-	v := View{Fence: s.Fence, LT: s.LT, Table: s.Table, Fleet: s.Fleet}
+	v := View{Fence: s.Fence, LT: s.LT, Table: s.Table, Fleet: s.Fleet, Plans: s.Plans.Runs}
 	for _, o := range s.Operators {
 		v.Operators = append(v.Operators, OperatorView{o.Operator, o.Serial})
 	}

@@ -60,6 +60,7 @@ type Wish struct {
 	Of string `json:"of,omitempty"`
 	// ConfirmWithin is how long the table is on trial.
 	ConfirmWithin time.Duration `json:"confirm_within_ns,omitempty"`
+	Plan          *PlanWish     `json:"plan,omitempty"`
 }
 
 // Context is what a wish of this kind is signed in.
@@ -119,6 +120,8 @@ func (w Wish) String() string {
 		text += w.Scope.args()
 	case w.Share != nil:
 		text = strings.TrimSpace("share "+w.Share.Site+" "+w.Share.Service) + " " + Percent(w.Share.Permille)
+	case w.Plan != nil:
+		text += " " + w.Plan.Do + " " + w.Plan.Plan
 	case w.Decision != 0:
 		text += fmt.Sprintf(" decision %d", w.Decision)
 	case w.Revision != 0:
@@ -139,6 +142,7 @@ func (w Wish) Into(e *Entry) {
 	e.Table, e.Revision, e.Waive, e.Force = w.Table, w.Revision, w.Waive, w.Force
 	e.Share = w.Share
 	e.ConfirmWithin = w.ConfirmWithin
+	e.Plan = w.Plan
 	if w.Order != nil {
 		o := *w.Order
 		o.Actor, o.Reason = w.By, w.Reason

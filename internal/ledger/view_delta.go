@@ -45,6 +45,9 @@ type viewDelta struct {
 	Decisions *[]decide.Decision     `json:"decisions,omitempty"`
 	Operators *[]decide.OperatorView `json:"operators,omitempty"`
 	Shares    *[]decide.ShareView    `json:"shares,omitempty"`
+	// Plans are the runs that are new or changed, and Runs the numbers of all.
+	Plans []decide.PlanRun `json:"plans,omitempty"`
+	Runs  *[]uint64        `json:"runs,omitempty"`
 }
 
 // difference is what makes was into is. ok is false when a new table makes that
@@ -103,6 +106,7 @@ func difference(was, is *decide.View) (d viewDelta, ok bool) {
 			d.Trial = &[]decide.Trial{*is.Trial}
 		}
 	}
+	d.plans(was, is)
 	if !slices.Equal(was.Decisions, is.Decisions) {
 		d.Decisions = whole(is.Decisions)
 	}
@@ -173,6 +177,9 @@ func (d *viewDelta) follow(was *decide.View) (decide.View, error) {
 	}
 	if d.Decisions != nil {
 		is.Decisions = *d.Decisions
+	}
+	if d.Runs != nil {
+		return is, d.followPlans(was, &is)
 	}
 	return is, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/steadycast/steadycast"
 )
 
-// twelve is a plan over 50 sites with every word but those that only DNS knows.
+// twelve is a plan over 50 sites.
 func twelve(onFailure string) Plan {
 	return Plan{Name: "move", OnFailure: onFailure, Steps: []Step{
 		{Do: DoCheck},
@@ -18,13 +18,13 @@ func twelve(onFailure string) Plan {
 		{Do: DoRun, Name: "fence", At: "s00", Effect: EffectFence, Undoes: true},
 		{Do: DoRun, Name: "promote", At: "s10", Effect: EffectPromote, Undoes: true},
 		{Do: DoAnnounce, Name: "spare", Site: "s49"},
+		{Do: DoShift, Site: "s00", Percent: ptrTo(0)},
 		{Do: DoDrain, Name: "first", Site: "s00"},
 		{Do: DoWait, For: 10 * time.Second},
 		{Do: DoApprove},
 		{Do: DoDrain, Name: "second", Site: "s01"},
 		{Do: DoVerify, Name: "stable"},
 		{Do: DoWithdraw, Site: "s02"},
-		{Do: DoVerify, Name: "end"},
 	}}
 }
 
@@ -170,6 +170,8 @@ func (r *reign) turn(dies func(StepWord) bool) {
 		w.Try, w.Site, w.Node, w.Say = s.Try+1, site, site+"-1", SayTake
 	case p.Name == r.fails && run.State == PlanRunning:
 		w.Say = SayFail
+	case s.Stage == 1:
+		w.Say = SayOn
 	}
 	e := r.entry(KindStep)
 	e.Step, e.Decide = &w, &Decide{Seen: r.seen()}
@@ -237,7 +239,7 @@ func TestPlanLeaderKilled(t *testing.T) {
 			t.Errorf("%s is %s", u.Unit, u.Phase)
 		}
 	}
-	if r.kills < 19 { // ten takes, and a result of each but the ledger's own check
+	if r.kills < 20 { // ten takes, the canary, and a result of each but the ledger's own check
 		t.Errorf("only %d leaders died", r.kills)
 	}
 	r.agree()
@@ -265,6 +267,9 @@ func (r *reign) asItWas() {
 		if (u.Phase == steadycast.In) != (u.Unit.Site != "s49") {
 			r.t.Errorf("%s is %s after the way back", u.Unit, u.Phase)
 		}
+	}
+	if left := r.leader().View().Shares; len(left) > 0 {
+		r.t.Errorf("shares stand after the way back: %s", text(left))
 	}
 	for _, o := range r.leader().View().Orders {
 		if o.Order.Site != "s49" {

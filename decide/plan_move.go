@@ -16,7 +16,7 @@ func (r *PlanRun) orderOf(k int) steadycast.Order {
 	p := r.Plan.Steps[k]
 	o := steadycast.Order{
 		Kind: steadycast.OrderDrain, Site: p.Site, Prefixes: p.Prefixes, Actor: r.Actor,
-		Reason: fmt.Sprintf("%s, step %d, %s: %s", r.name(), k+1, p.Name, r.Reason),
+		Reason: r.because(k),
 	}
 	switch p.Do {
 	case DoWithdraw:
@@ -40,7 +40,8 @@ func (a *applying) orderStep(r *PlanRun, k int) string {
 		if x := a.orderOver(u.Unit); x != nil && o.Kind != steadycast.OrderAnnounce && !r.ordered(x.Fence) {
 			return fmt.Sprintf("%s ordered %s over %s: %s", x.Order.Actor, x.Order.Kind, u.Unit, x.Order.Reason)
 		}
-		if out := u.Phase == steadycast.Out; out == (o.Kind == steadycast.OrderAnnounce) {
+		out := u.Phase == steadycast.Out
+		if o.Kind != steadycast.OrderAnnounce && !out || o.Kind == steadycast.OrderAnnounce && out && !r.tookOut(u.Unit) {
 			took = append(took, u.Unit)
 		}
 	}
@@ -49,6 +50,17 @@ func (a *applying) orderStep(r *PlanRun, k int) string {
 	}
 	s.Ordered, s.Took = a.Fence, took
 	return ""
+}
+
+// tookOut reports whether a step of the run took the unit out, so that it is no
+// change of the world when another brings it back.
+func (r *PlanRun) tookOut(u steadycast.Unit) bool {
+	for k, s := range r.Steps {
+		if r.Plan.Steps[k].Do != DoAnnounce && slices.Contains(s.Took, u) {
+			return true
+		}
+	}
+	return false
 }
 
 // ordered reports whether the run itself gave the order.
@@ -73,7 +85,9 @@ func (a *applying) tryOrder(o steadycast.Order) string {
 // wouldRefuse says which guard would refuse what the plan still moves, "" if
 // none: it is carried out on a copy, and what is announced counts as there.
 func (a *applying) wouldRefuse(r *PlanRun, from int) string {
-	s := a.clone()
+	s, run := a.clone(), *r
+	r = &run
+	r.Steps = slices.Clone(r.Steps)
 	e := *a.e
 	seen := Decide{}
 	if e.Decide != nil {
@@ -89,6 +103,12 @@ func (a *applying) wouldRefuse(r *PlanRun, from int) string {
 			if no := b.tryOrder(r.orderOf(k)); no != "" {
 				return fmt.Sprintf("step %d, %s: %s", k+1, p.Name, no)
 			}
+		case DoShift, DoWarm:
+			if no := b.shareStep(r, k); no != "" {
+				return fmt.Sprintf("step %d, %s: %s", k+1, p.Name, no)
+			}
+			r.Steps[k].Stage = 0
+			b.setShares(r, k)
 		case DoAnnounce:
 			b.assume(r.orderOf(k))
 		}
@@ -120,21 +140,24 @@ func (a *applying) assume(o steadycast.Order) {
 }
 
 // goBack takes back what the ledger can by itself, all of it at once: waits,
-// looks and a person's yes are for the way there. What a node must do waits
-// until the steps after it are taken back.
+// looks and a person's yes are for the way there.
 func (a *applying) goBack(r *PlanRun) {
 	pending := false
 	for _, k := range r.undoOrder() {
 		s := &r.Steps[k]
 		switch {
 		case s.State == StepUndone || s.State == StepWaiting || s.Try == 0 || !r.Plan.Steps[k].undoes() && !s.Held():
+			if s.State == StepRunning { // the turn came while it was at it
+				if s.State = StepWaiting; r.Plan.Steps[k].Do == DoRun && s.Try > 0 {
+					s.State, s.Ended = StepFailed, a.LT
+				}
+			}
 			continue // nothing was done, or what was done stays
 		case s.Held() && s.State != StepUndoing: // who runs it has not said what came of it
 			return
+		case pending && r.undoTakes(k):
+			return
 		case r.nodeUndoes(k):
-			if pending {
-				return
-			}
 			if s.State != StepUndoing {
 				s.State, s.Began, s.Ended, s.Tries, s.Ordered = StepUndoing, a.LT, 0, 0, steadycast.Fence{}
 			}
@@ -161,6 +184,10 @@ func (a *applying) goBack(r *PlanRun) {
 // The units owe nothing: they are back as soon as they are well.
 func (a *applying) takeBack(r *PlanRun, k int) {
 	s, p := &r.Steps[k], r.Plan.Steps[k]
+	if p.Do == DoShift || p.Do == DoWarm {
+		a.shareBack(r, k)
+		return
+	}
 	if p.Do != DoDrain && p.Do != DoWithdraw || s.Ordered == (steadycast.Fence{}) {
 		return
 	}

@@ -97,10 +97,16 @@ func drawPlan(t *rapid.T, name, from, to string) Plan {
 	}
 	for i := range rapid.IntRange(1, 5).Draw(t, "steps") {
 		s := Step{Name: fmt.Sprintf("s%d", i), Do: rapid.SampledFrom([]string{
-			DoCheck, DoGuard, DoDrain, DoWithdraw, DoAnnounce, DoWait, DoApprove, DoVerify, DoRun,
+			DoCheck, DoGuard, DoDrain, DoWithdraw, DoAnnounce, DoWait, DoApprove, DoVerify, DoRun, DoShift, DoShift, DoWarm,
 		}).Draw(t, "do")}
 		switch s.Do {
 		case DoDrain, DoWithdraw:
+			s.Site = from
+		case DoShift:
+			s.Site = from
+			s.Percent = ptrTo(rapid.SampledFrom([]int{0, 0, 3, 50, 100}).Draw(t, "percent"))
+			s.Canary = ptrTo(rapid.SampledFrom([]int{0, 5}).Draw(t, "canary"))
+		case DoWarm:
 			s.Site = from
 		case DoAnnounce:
 			s.Site = rapid.SampledFrom([]string{from, to}).Draw(t, "site")
@@ -263,6 +269,9 @@ func (w *planWorld) refusal(word StepWord) string {
 	}
 	if !ours || x.node != word.Node || x.try != word.Try || x.site != word.Site {
 		return "not its holder"
+	}
+	if word.Say == SayDone && s.Stage == 1 && run.State == PlanRunning {
+		return "only the canary is moved"
 	}
 	if word.Say == SayDone && p.Do == DoAnnounce && run.State == PlanRunning {
 		for _, u := range s.Took {
@@ -464,7 +473,7 @@ func (w *planWorld) writers(t *rapid.T, r *PlanRun) {
 		t.Fatalf("run %d: promote is %s while fence is %s", r.Number, promoted.State, fenced.State)
 	}
 	for k, s := range r.Steps[2:] {
-		if r.Plan.Steps[k+2].moves() && s.State == StepRunning && promoted.State != StepDone {
+		if r.State == PlanRunning && r.Plan.Steps[k+2].moves() && s.State == StepRunning && promoted.State != StepDone {
 			t.Fatalf("run %d: clients are moved while promote is %s", r.Number, promoted.State)
 		}
 		if r.Plan.Steps[k+2].moves() && (s.State == StepUndoing || s.State == StepUndone) && fenced.Try > 0 && fenced.State != StepUndone {
@@ -522,6 +531,10 @@ func (w *planWorld) end(t *rapid.T) {
 		}
 		w.lt += 1000
 		w.apply(t, w.entry(KindTick))
+	}
+	complete := slices.ContainsFunc(w.f.View().Plans, func(r PlanRun) bool { return r.State == PlanComplete })
+	if left := w.f.View().Shares; !complete && len(left) > 0 {
+		t.Fatalf("all is taken back, and shares stand: %s", text(left))
 	}
 	for _, r := range w.f.View().Plans {
 		if r.State.Live() {

@@ -126,6 +126,8 @@ type StepRun struct {
 	// announced then (or, for announce, what was not).
 	Ordered steadycast.Fence  `json:"ordered,omitzero"`
 	Took    []steadycast.Unit `json:"took,omitempty"`
+	// Was are the shares before it moved clients.
+	Was []ShareOrder `json:"was,omitempty"`
 }
 
 // Held reports whether a node has the step now.
@@ -220,19 +222,37 @@ func (r *PlanRun) nodeUndoes(i int) bool {
 	return p.undoByNode() && (p.Do == DoRun && r.Steps[i].Try > 0 || len(r.Steps[i].Took) > 0)
 }
 
-// undoOrder is the order in which steps are taken back: first who may write, in
-// the reverse of the plan, so that clients come back to where somebody may;
-// then the rest.
+// undoOrder is the order in which steps are taken back, each part of it in the
+// reverse of the plan: first who may write, so that clients come back to where
+// somebody may; then what brings sites back; and only when they are, what takes
+// others away.
 func (r *PlanRun) undoOrder() []int {
-	var first, rest []int
+	var write, bring, take []int
 	for i := len(r.Steps) - 1; i >= 0; i-- {
-		if r.Plan.Steps[i].Effect != "" {
-			first = append(first, i)
-		} else {
-			rest = append(rest, i)
+		switch {
+		case r.Plan.Steps[i].Effect != "":
+			write = append(write, i)
+		case r.undoTakes(i):
+			take = append(take, i)
+		default:
+			bring = append(bring, i)
 		}
 	}
-	return append(first, rest...)
+	return slices.Concat(write, bring, take)
+}
+
+// undoTakes reports whether taking a step back takes something away from clients.
+func (r *PlanRun) undoTakes(i int) bool {
+	switch r.Plan.Steps[i].Do {
+	case DoAnnounce, DoRun:
+		return true
+	case DoShift, DoWarm:
+		return slices.ContainsFunc(r.Steps[i].Was, func(w ShareOrder) bool {
+			first, last := r.shareSpan(w.Site, w.Service)
+			return first < last
+		})
+	}
+	return false
 }
 
 // Sites are those that the plan moves.

@@ -87,9 +87,13 @@ func (a *applying) carryOut(r *PlanRun, k int) {
 		} else {
 			a.done(r, k, StepWord{Text: "every guard lets it pass", Then: s.Then, Now: s.Then})
 		}
-	case DoDrain, DoWithdraw, DoAnnounce:
+	case DoDrain, DoWithdraw, DoAnnounce, DoShift, DoWarm:
+		give := a.orderStep
+		if p.Do == DoShift || p.Do == DoWarm {
+			give = a.shareStep
+		}
 		if s.Ordered == (steadycast.Fence{}) {
-			if no := a.orderStep(r, k); no != "" {
+			if no := give(r, k); no != "" {
 				a.failed(r, k, no)
 			}
 		}
@@ -113,6 +117,9 @@ func (a *applying) told(r *PlanRun, w StepWord) string {
 		if p.Do != DoRun { // which ends within its lease
 			s.Until = a.LT + p.lease()
 		}
+		if w.Say == SayOn {
+			a.canary(r, w.Step)
+		}
 		return ""
 	case SayDrop:
 		s.let()
@@ -121,7 +128,11 @@ func (a *applying) told(r *PlanRun, w StepWord) string {
 	}
 	if r.State == PlanBack && s.State != StepUndoing { // it was done, or not, before the turn
 		s.let()
-		a.stepEvent(r, w.Step, "heard too late", w.Node, w.Text)
+		if s.State = StepFailed; w.Say == SayDone {
+			s.State = StepDone
+		}
+		s.Ended = a.LT
+		a.stepEvent(r, w.Step, string(s.State), w.Node, "after the turn: "+w.Text)
 		return ""
 	}
 	if w.Say == SayDone {
@@ -137,6 +148,9 @@ func (s *StepRun) let() { s.Node, s.Site, s.Until = "", "", 0 }
 
 // notYet says why a step cannot be done yet by what is committed, "" if it can.
 func (a *applying) notYet(r *PlanRun, k int) string {
+	if r.State == PlanRunning && r.Steps[k].Stage == 1 {
+		return "only the canary is moved yet"
+	}
 	if r.State != PlanRunning || r.Plan.Steps[k].Do != DoAnnounce {
 		return ""
 	}

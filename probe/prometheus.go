@@ -131,7 +131,7 @@ func (p *prometheusProbe) judge(values []series) steadycast.Result {
 	if undefined {
 		return unknown("the value is not a number (NaN)")
 	}
-	return up("within bounds")
+	return up(fmt.Sprintf("%s is %v, within bounds", values[0].labels, values[0].value))
 }
 
 // instantVector reads the answer of /api/v1/query: a vector or a scalar.

@@ -17,6 +17,7 @@ import (
 	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/dnsfallback"
 	"github.com/steadycast/steadycast/internal/api"
+	"github.com/steadycast/steadycast/internal/config"
 	"github.com/steadycast/steadycast/internal/ledger"
 	"github.com/steadycast/steadycast/internal/mesh"
 	"github.com/steadycast/steadycast/internal/speaker"
@@ -89,6 +90,11 @@ type Plan struct {
 	// whether another table would leave a name with nobody.
 	Placement dnsfallback.Placement
 	Config    api.Config
+	// Plans are those of the table, with what nodes look at and run in them, and
+	// Programs what a table may run on this host.
+	Plans    []config.Plan
+	Programs []string
+	Config   api.Config
 	// Alarms say what of the table cannot be carried out here, and is left out.
 	Alarms []string
 	// Notes are for a person's look; nothing is left out for them.
@@ -224,6 +230,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.sets = newAnnouncer(spk.Apply, a.applied)
 	helpers.Go(func() { a.sets.run(ctx) })
 	helpers.Go(func() { a.errand.run(ctx) })
+	plans := newSteps(a)
+	helpers.Go(func() { plans.run(ctx) })
 	a.views = newOutside(plan.Outside, a.env(), a.now, a.viewed)
 	helpers.Go(func() { a.views.run(ctx) })
 	a.others = newOutside(plan.Elsewhere, a.env(), a.now, a.elsewhere)

@@ -32,6 +32,8 @@ type Fleet struct {
 	Drain *decide.Drain `yaml:"drain"`
 	// Ramp is how a site gets its clients back; without one it has them all at once.
 	Ramp *decide.Ramp `yaml:"ramp"`
+	// Plans are moves that were written down before they are needed.
+	Plans []Plan `yaml:"plans"`
 	// Source is the text that this was read from, where it was a file of its own.
 	Source string `yaml:"-"`
 }
@@ -106,6 +108,9 @@ func (f Fleet) Table() decide.Table {
 	for _, s := range f.Services {
 		s.TTL = cmp.Or(s.TTL, f.ttl(s.Name))
 		t.Services = append(t.Services, s.Service)
+	}
+	for _, p := range f.Plans {
+		t.Plans = append(t.Plans, p.plan())
 	}
 	return t
 }

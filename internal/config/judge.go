@@ -179,6 +179,7 @@ func (j *judge) fleet() {
 		j.remote(at, s, full.Services[i].Health)
 	}
 	j.placement()
+	j.plans()
 
 	written := leavesOf(*f, false)
 	f.Prefixes, f.Guards, f.DrainWait, f.Drain, f.Ramp = full.Prefixes, full.Guards, full.DrainWait, full.Drain, full.Ramp
@@ -201,6 +202,10 @@ func (j *judge) fleet() {
 		services[i].Remote = services[i].Remote.withDefaults(full.Services[i].Health)
 	}
 	f.Services = services
+	f.Plans = slices.Clone(f.Plans)
+	for i, p := range f.Plans {
+		f.Plans[i] = p.withDefaults(full.Plans[i])
+	}
 	j.asWritten(r, "", written, leavesOf(*f, false))
 	if r == j.node {
 		n := &j.cfg.Node

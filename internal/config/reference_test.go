@@ -122,7 +122,7 @@ func TestReferenceShowsEveryKey(t *testing.T) {
 		elsewhere []string
 	}{
 		{"node.yaml", new(Node), []string{"services", "prefixes", "guards", "outside[]", "elsewhere[]"}},
-		{"fleet.yaml", new(Fleet), []string{"services[].remote.checks[]", "controls.positive[]", "controls.negative[]", "pools[]"}},
+		{"fleet.yaml", new(Fleet), []string{"services[].remote.checks[]", "controls.positive[]", "controls.negative[]", "pools[]", "plans[].metric", "plans[].steps[].check", "plans[].steps[].undo"}},
 	} {
 		src, err := os.ReadFile(filepath.Join(configs, c.file))
 		if err != nil {

@@ -200,6 +200,11 @@ func TestOnlyItself(t *testing.T) {
 			return cl.links[0].call(t.Context(), pathAck, nil, decide.Ack{Revision: 2, Site: site, Node: node}, nil)
 		}
 	}
+	step := func(site, node string) func() error {
+		return func() error {
+			return cl.links[0].call(t.Context(), pathStep, nil, decide.StepWord{Run: 1, Try: 1, Site: site, Node: node, Say: decide.SayTake}, nil)
+		}
+	}
 	theirs := []steadycast.Unit{unitOf("fra"), unitOf("ams")}
 	p := []netip.Prefix{unitOf("ams").Prefix}
 	id := steadycast.RequestID{Incarnation: 1, Seq: 1}
@@ -222,6 +227,8 @@ func TestOnlyItself(t *testing.T) {
 		"beat of what is unproven":  beat(decide.Beat{Unproven: theirs}),
 		"beat of its return":        beat(decide.Beat{Returned: []decide.ReturnProof{{Unit: theirs[1], ID: id}}}),
 		"beat of its load":          beat(decide.Beat{Load: &decide.Load{Site: "ams", Load: 1}}),
+		"take a step for its site":  step("ams", "ams-1"),
+		"take a step as another":    step("fra", "fra-1"),
 		"acknowledge for its site":  ack("ams", "ams-1"),
 		"acknowledge for its node":  ack("fra", "fra-1"),
 		"acknowledge as another's":  ack("ams", "fra-9"),

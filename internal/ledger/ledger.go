@@ -68,6 +68,11 @@ type Ledger interface {
 	// is not logged; what is said of another table is of no use, and no error.
 	Ack(ctx context.Context, ack decide.Ack) error
 
+	// Step says what a node has to say of a step of a plan: [Invalid] is the answer
+	// to what has come too late, or what another was before it with. Whatever comes
+	// of it, View says where the step stands.
+	Step(ctx context.Context, word decide.StepWord) (decide.Reply, error)
+
 	// Revision gives the content of a table that is in force, or was and is
 	// remembered; [Invalid] if it is not.
 	Revision(ctx context.Context, revision uint64) (decide.Table, error)

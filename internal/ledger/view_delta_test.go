@@ -68,10 +68,11 @@ func TestDeltaFollows(t *testing.T) {
 		}
 		table := policy(sites...)
 		table.Revision, table.Source = 1, "the-text: of the table\n"
+		table.Plans = []decide.Plan{{Name: "move", Steps: []decide.Step{{Do: decide.DoGuard}, {Do: decide.DoDrain, Site: sites[0]}, {Do: decide.DoWait}}}}
 		apply(decide.KindGenesis, func(e *decide.Entry) { e.Table, e.Charter = &table, &decide.Charter{Fleet: "test"} })
 		for range rapid.IntRange(1, 40).Draw(rt, "entries") {
 			site := rapid.SampledFrom(sites).Draw(rt, "site")
-			switch k := rapid.SampledFrom([]decide.Kind{decide.KindTick, decide.KindVerdict, decide.KindVerdict, decide.KindDecide, decide.KindIn, decide.KindOrder, decide.KindOrderClear, decide.KindFreeze, decide.KindThaw, decide.KindTable, decide.KindStage, decide.KindAck, decide.KindAck, decide.KindActivate, decide.KindActivate, decide.KindConfirm, decide.KindRevert, decide.KindOperator, decide.KindShare, decide.KindEpoch}).Draw(rt, "kind"); k {
+			switch k := rapid.SampledFrom([]decide.Kind{decide.KindTick, decide.KindVerdict, decide.KindVerdict, decide.KindDecide, decide.KindIn, decide.KindOrder, decide.KindOrderClear, decide.KindFreeze, decide.KindThaw, decide.KindTable, decide.KindStage, decide.KindAck, decide.KindAck, decide.KindActivate, decide.KindActivate, decide.KindConfirm, decide.KindRevert, decide.KindOperator, decide.KindShare, decide.KindPlan, decide.KindStep, decide.KindStep, decide.KindEpoch}).Draw(rt, "kind"); k {
 			case decide.KindVerdict:
 				apply(k, func(e *decide.Entry) {
 					e.Verdicts = []steadycast.Verdict{{Site: site, Service: "web", State: rapid.SampledFrom([]steadycast.State{steadycast.Healthy, steadycast.Unhealthy}).Draw(rt, "state"), Reason: "r"}}
@@ -129,6 +130,21 @@ func TestDeltaFollows(t *testing.T) {
 					o := operator(site, steadycast.Admin)
 					e.Operator = &o
 				})
+			case decide.KindPlan:
+				apply(k, func(e *decide.Entry) {
+					e.Plan = &decide.PlanWish{Do: rapid.SampledFrom(decide.PlanVerbs).Draw(rt, "wish"), Plan: "move"}
+				})
+			case decide.KindStep:
+				w := decide.StepWord{Run: 1, Site: site, Node: site + "-1", Say: decide.SayTake, Try: 1}
+				for _, r := range f.View().Plans {
+					if step, ok := r.Open(); ok {
+						s := r.Steps[step]
+						if w.Run, w.Step, w.Try = r.Number, step, s.Try+1; s.Held() {
+							w.Site, w.Node, w.Say, w.Try = s.Site, s.Node, decide.SayDone, s.Try
+						}
+					}
+				}
+				apply(k, func(e *decide.Entry) { e.Step = &w })
 			case decide.KindShare:
 				apply(k, func(e *decide.Entry) {
 					e.Share = &decide.ShareOrder{Site: site, Permille: rapid.SampledFrom([]int{0, 50, decide.Whole}).Draw(rt, "permille")}

@@ -95,6 +95,12 @@ func (v *Voter) newServer() *http.Server {
 		}
 		return struct{}{}, v.Ack(ctx, k)
 	})
+	serve(v, mux, pathStep, func(ctx context.Context, who Identity, w decide.StepWord) (any, error) {
+		if err := ownStep(who, w); err != nil {
+			return nil, err
+		}
+		return v.Step(ctx, w)
+	})
 	serve(v, mux, pathRevision, func(ctx context.Context, _ Identity, c revisionCall) (any, error) {
 		return v.Revision(ctx, c.Revision)
 	})

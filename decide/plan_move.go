@@ -249,3 +249,8 @@ func (a *applying) outAgain(r *PlanRun, k int) {
 	}
 	s.Ordered = a.Fence
 }
+
+// rollsBack reports whether a plan that took the unit out is giving it back.
+func (s *state) rollsBack(u steadycast.Unit) bool {
+	return slices.ContainsFunc(s.Plans.Runs, func(r PlanRun) bool { return r.State == PlanBack && r.tookOut(u) })
+}

@@ -207,10 +207,11 @@ func (s *state) backup(u steadycast.Unit) bool {
 }
 
 // beginRamps begins the return of all that a unit carries. A first announcement is
-// none, and where too few announce healthily nobody waits.
+// none, where too few announce healthily nobody waits, and what a plan gives back
+// comes back as fast as it went.
 func (q *asking) beginRamps() {
 	u := q.u
-	if q.Table.Ramp == nil || u.Phase != steadycast.Out || !u.Ever || q.pinned() || q.underFloor() {
+	if q.Table.Ramp == nil || u.Phase != steadycast.Out || !u.Ever || q.pinned() || q.underFloor() || q.rollsBack(u.Unit) {
 		return
 	}
 	for _, k := range q.services(u.Unit) {

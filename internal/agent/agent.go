@@ -89,7 +89,6 @@ type Plan struct {
 	// Placement is what the fleet's names are answered by. No agent answers; it looks
 	// whether another table would leave a name with nobody.
 	Placement dnsfallback.Placement
-	Config    api.Config
 	// Plans are those of the table, with what nodes look at and run in them, and
 	// Programs what a table may run on this host.
 	Plans    []config.Plan

@@ -190,7 +190,6 @@ func planOf(c *config.Config) Plan {
 		Table: c.Table(), Probes: c.Looks(c.Node.Site), VIPs: c.VIPs(), VIPsOf: vipsOf(c),
 		Outside: c.Node.Outside, Elsewhere: c.Node.Elsewhere, Placement: c.Fleet.Placement,
 		Plans: c.Fleet.Plans, Programs: c.Node.Exec,
-		Outside: c.Node.Outside, Elsewhere: c.Node.Elsewhere,
 		Config: api.Config{Path: c.File, Hash: c.Hash(), LoadedAt: time.Now()},
 	}
 }

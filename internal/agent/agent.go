@@ -45,6 +45,9 @@ type Options struct {
 	LoadFile string
 	// Ledger is [ledger.Local] in solo, a [ledger.Client] in a fleet.
 	Ledger ledger.Ledger
+	// FallbackURL is where a newer signed table may be while there is no ledger; empty
+	// for nowhere.
+	FallbackURL string
 	// Derive makes the plan of the table that the fleet's ledger has committed, and
 	// again of each new one; Plan is not looked at then, and until there is a table
 	// nothing is probed or announced. An error leaves the plan before in force. nil:
@@ -127,6 +130,8 @@ type Agent struct {
 	unfitAt decide.Now // since when; 0 while it can
 	acting  uint64     // the revision that a plan is in force of
 	skew    string     // why it is said to act on another table than the fleet
+	// pulled: it acts on a signed table that did not come from the ledger.
+	pulled bool
 	// unlinked is why whom this node tells is not what the table says.
 	unlinked   string
 	ineligible string           // why what this node sees of others does not count
@@ -241,6 +246,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	var keeper sync.WaitGroup
 	if a.o.LoadFile != "" {
 		helpers.Go(func() { a.watchLoad(ctx, a.o.LoadFile) })
+	}
+	if a.o.StateDir != "" && a.o.Derive != nil {
+		helpers.Go(func() { a.watchSeal(ctx) })
 	}
 	if a.o.StateDir != "" {
 		keeper.Go(func() { a.stayAlive(ctx) })

@@ -160,6 +160,9 @@ func (a *Agent) listenToLedger() {
 		a.step(decide.LedgerLost{Reason: why.Error(), At: a.o.Ledger.View().Fence, For: lost.For})
 	case why == nil && a.ledgerLost:
 		a.ledgerLost = false
+		if a.pulled { // the ledger's table again
+			a.edition, a.pulled = edition{}, false
+		}
 		a.step(decide.LedgerFound{})
 		a.committed()
 	case a.untold.Swap(false):

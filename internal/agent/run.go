@@ -157,6 +157,7 @@ func joinFleet(_ context.Context, o DaemonOptions, opts *Options) (leave func(),
 		ln.Close()
 		return nil, err
 	}
+	opts.FallbackURL = n.FallbackURL
 	opts.Ledger, opts.Derive, opts.Alarms = led, derive(o.Config), o.Credentials.Alarms
 	opts.Mesh = MeshOver(mesh.Options{Credentials: o.Credentials, Log: o.Logger}, ln)
 	if !slices.Contains(n.Roles, "speaker") {

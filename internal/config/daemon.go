@@ -57,6 +57,7 @@ func (j *judge) daemon() {
 	if n.DNSSocket == n.Socket || n.DNSSocket == n.SpeakerSocket || n.DNSSocket == n.LedgerSocket {
 		j.say(r, "dns_socket", "%q is another role's socket too; each needs its own", n.DNSSocket)
 	}
+	j.fallback()
 	j.dns()
 	j.word("log.level", n.Log.Level, "debug", "info", "warn", "error")
 	j.word("log.format", n.Log.Format, "text", "json")

@@ -196,7 +196,7 @@ func everyone(peer string) string {
 }
 
 // restarts are the settings that a running process does not change.
-var restarts = []string{"mode", "fleet", "site", "node", "roles", "state_dir", "run_dir", "socket", "speaker_socket", "ledger_socket", "dns_socket", "dns", "socket_group", "ledger", "mesh", "tls", "metrics", "log",
+var restarts = []string{"mode", "fleet", "site", "node", "roles", "state_dir", "run_dir", "socket", "speaker_socket", "ledger_socket", "dns_socket", "dns", "socket_group", "ledger", "fallback_url", "mesh", "tls", "metrics", "log",
 	"agent_lost", "agent_lost_after", "isolated", "stop"}
 
 // attributes are the settings of a neighbour that only change what is sent.

@@ -52,6 +52,9 @@ type Node struct {
 	// with to other nodes. Both are for mode fleet.
 	Ledger Ledger `yaml:"ledger"`
 	TLS    TLS    `yaml:"tls"`
+	// FallbackURL is where a newer table may be, signed by the fleet's admins, while no
+	// voter is heard: what another node has in state_dir/table.seal.json. Empty: nowhere.
+	FallbackURL string `yaml:"fallback_url"`
 	// Mesh is where other nodes tell this one what they see of its site; for mode fleet.
 	Mesh Mesh `yaml:"mesh"`
 

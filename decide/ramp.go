@@ -43,10 +43,10 @@ type Ramp struct {
 	// Load is the most that the site carries, in percent of its capacity; default
 	// guards.capacity_red_percent.
 	Load int `yaml:"load" json:"load"`
+	// Rounds are how many a gate wants to have seen in a step before it says anything;
+	// default 10.
+	Rounds int64 `yaml:"rounds" json:"rounds"`
 }
-
-// rampRounds is how many rounds a gate wants to have seen before it says anything.
-const rampRounds = 10
 
 func (r *Ramp) withDefaults(g Guards) *Ramp {
 	if r == nil {
@@ -61,6 +61,7 @@ func (r *Ramp) withDefaults(g Guards) *Ramp {
 	setDefault(&full.Dwell, 5*time.Minute)
 	setDefault(&full.Success, 99)
 	setDefault(&full.Load, g.CapacityRed)
+	setDefault(&full.Rounds, 10)
 	return &full
 }
 
@@ -89,6 +90,9 @@ func (c *critic) ramp() {
 	c.span("ramp.latency", r.Latency, time.Minute)
 	if r.Success < 1 || r.Success > 100 {
 		c.say("ramp.success", "%d is out of range; allowed: 1 to 100", r.Success)
+	}
+	if r.Rounds < 1 || r.Rounds > 10_000 {
+		c.say("ramp.rounds", "%d is out of range; allowed: 1 to 10000", r.Rounds)
 	}
 	if r.Load < 1 || r.Load > 100 {
 		c.say("ramp.load", "%d is out of range; allowed: 1 to 100", r.Load)
@@ -324,16 +328,16 @@ func (a *applying) gate(r *rampState) (g gated) {
 	load, known := a.load(r.Site)
 	capacity := a.capacity(r.Site)
 	switch {
-	case rounds >= rampRounds && saw.Passed*100 < rounds*int64(conf.Success):
+	case rounds >= conf.Rounds && saw.Passed*100 < rounds*int64(conf.Success):
 		g.fails = fmt.Sprintf("success: %d of %d rounds passed; at least %d%%", saw.Passed, rounds, conf.Success)
 		return g
-	case rounds >= rampRounds && conf.Latency > 0 && saw.Slow*20 > saw.Passed:
+	case rounds >= conf.Rounds && conf.Latency > 0 && saw.Slow*20 > saw.Passed:
 		g.fails = fmt.Sprintf("latency: %d of %d rounds took longer than %s; at most 1 of 20", saw.Slow, saw.Passed, conf.Latency)
 		return g
 	case r.Step > 0 && known && capacity > 0 && percent(load, capacity) > int64(conf.Load):
 		g.fails = fmt.Sprintf("load: it carries %d%% of its capacity; at most %d%%", percent(load, capacity), conf.Load)
 		return g
-	case rounds < rampRounds, a.LT < a.rampEnds(r):
+	case rounds < conf.Rounds, a.LT < a.rampEnds(r):
 		return g
 	case capacity > 0 && a.reports(r.Site) && !known:
 		return g // it told its load once, and does not now

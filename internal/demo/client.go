@@ -17,7 +17,8 @@ const (
 	clientEvery   = 10 * time.Millisecond
 	clientFlows   = 16
 	clientTimeout = 300 * time.Millisecond
-	clientBound   = 128 // requests under way at once; more are not begun and not counted
+	clientPatient = time.Minute // of a patient one
+	clientBound   = 128         // requests under way at once; more are not begun and not counted
 )
 
 // Preferred picks from the announcements of one prefix those that a router
@@ -62,8 +63,11 @@ type client struct {
 	routes func() []netip.Addr                       // the preferred speakers now
 	target func(netip.Addr) (string, netip.AddrPort) // a speaker's site and its service
 	lost   func(site string, flow int, why string)
-	sent   atomic.Uint64
-	failed atomic.Uint64
+	// patient: it waits so long for an answer that only what nobody will answer is lost.
+	patient bool
+	flying  sync.Map // site → *atomic.Int64, requests under way
+	sent    atomic.Uint64
+	failed  atomic.Uint64
 }
 
 // run sends until ctx ends, and returns when no request is under way.
@@ -92,9 +96,15 @@ func (c *client) run(ctx context.Context) {
 		default:
 			continue
 		}
+		flying := c.at(site)
+		flying.Add(1)
 		wg.Go(func() {
-			defer func() { <-slots }()
-			call, cancel := context.WithTimeout(ctx, clientTimeout)
+			defer func() { flying.Add(-1); <-slots }()
+			wait := clientTimeout
+			if c.patient {
+				wait = clientPatient
+			}
+			call, cancel := context.WithTimeout(ctx, wait)
 			defer cancel()
 			c.sent.Add(1)
 			if err := ask(call, addr); err != nil && ctx.Err() == nil {
@@ -104,3 +114,11 @@ func (c *client) run(ctx context.Context) {
 		})
 	}
 }
+
+func (c *client) at(site string) *atomic.Int64 {
+	n, _ := c.flying.LoadOrStore(site, new(atomic.Int64))
+	return n.(*atomic.Int64)
+}
+
+// open is how many requests are under way to a site.
+func (c *client) open(site string) int64 { return c.at(site).Load() }

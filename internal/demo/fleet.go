@@ -290,6 +290,9 @@ func (f *fleet) names() (out []string) {
 // table is the fleet's policy as it begins.
 func (f *fleet) table() decide.Table {
 	t := table(f.places())
+	if f.o.Scenario != nil && f.o.Scenario.adjust != nil {
+		f.o.Scenario.adjust(&t)
+	}
 	if f.o.Adjust != nil {
 		f.o.Adjust(&t)
 	}
@@ -351,6 +354,7 @@ func (f *fleet) start(ctx context.Context, running *sync.WaitGroup, fail context
 		})
 	}
 	f.client = &client{
+		patient: f.o.Scenario != nil && f.o.Scenario.patient,
 		routes: f.watch.preferred,
 		target: func(a netip.Addr) (string, netip.AddrPort) {
 			name := f.speakers[a]

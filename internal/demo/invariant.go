@@ -85,7 +85,7 @@ func allPermitted(s *stage) error {
 	leaves := map[string][]time.Time{}
 	for _, e := range s.f.record.all() {
 		permit := e.Kind == steadycast.EventPermit && e.To == steadycast.Withdraw.String()
-		order := e.Kind == steadycast.EventOrder && e.To == steadycast.OrderWithdraw.String()
+		order := e.Kind == steadycast.EventOrder && (e.To == steadycast.OrderWithdraw.String() || e.To == steadycast.OrderDrain.String())
 		if permit || order {
 			leaves[e.Site] = append(leaves[e.Site], e.At)
 		}

@@ -3,6 +3,8 @@ package demo
 import (
 	"fmt"
 	"strings"
+
+	"github.com/steadycast/steadycast/decide"
 )
 
 // Scenario is a fault, what should follow at the router, and what should not.
@@ -12,6 +14,11 @@ type Scenario struct {
 	run   func(*stage) error
 	// forces: people's orders in it go below the floor.
 	forces bool
+	// adjust changes the policy for it; may be nil.
+	adjust func(*decide.Table)
+	// patient: the client waits for an answer as long as it takes; lost is only what
+	// nobody will answer.
+	patient bool
 }
 
 // Scenarios in the order in which they are best watched.
@@ -27,6 +34,8 @@ var Scenarios = []Scenario{
 	{Name: "blackout", About: "no site sees another or the world any more: nothing moves", run: blackout},
 	{Name: "leader-loss", About: "the voter that leads stops in the moment of a failure: another gives the permit", run: leaderLoss},
 	{Name: "force-withdraw", About: "a person withdraws one site, is refused the next by the floor, and forces it", run: forceWithdraw, forces: true},
+	{Name: "drain", About: "a person drains a site, works on it and has it back: names first, then routes, and nothing is lost", run: drained, adjust: gently, patient: true},
+	{Name: "ramp", About: "a service dies and comes back: as backup first, then with 5, 20, 50 and 100 % of its clients", run: ramped, adjust: gently, patient: true},
 	{Name: "bad-table", About: "a table forgets a site, on trial, and the voter that leads is lost: the table before comes back by itself", run: badTable},
 }
 

@@ -78,6 +78,10 @@ func judge(t *testing.T, s Scenario, lines []string) {
 		if again.withdrawn != 2 || sum.AnnouncingMin != 1 {
 			t.Errorf("%d withdrawals, %d at least", again.withdrawn, sum.AnnouncingMin)
 		}
+	case "drain":
+		if again.withdrawn != 1 || sum.AnnouncingMin != 2 || sum.Lost != 0 || sum.PermitMS != nil {
+			t.Errorf("%d withdrawals, %d at least, %d lost, permitted after %v", again.withdrawn, sum.AnnouncingMin, sum.Lost, sum.PermitMS)
+		}
 	case "bad-table":
 		if again.withdrawn != 1 || sum.AnnouncingMin != 2 || sum.PermitMS != nil {
 			t.Errorf("%d withdrawals, %d at least, permitted after %v", again.withdrawn, sum.AnnouncingMin, sum.PermitMS)

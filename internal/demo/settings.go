@@ -141,6 +141,9 @@ func trimUnit(path string) string {
 }
 
 func show(path string, v any) string {
+	if v == nil {
+		return "none"
+	}
 	if f, ok := v.(float64); ok && trimUnit(path) != path {
 		return time.Duration(f).String()
 	}

@@ -18,6 +18,9 @@ const (
 	Depreferred
 	// Draining: about to leave; carries GRACEFUL_SHUTDOWN (RFC 8326).
 	Draining
+	// Backup: covers an address of another site, which announces it better while it
+	// is there.
+	Backup
 )
 
 func (s Stance) String() string {
@@ -26,6 +29,8 @@ func (s Stance) String() string {
 		return "depreferred"
 	case Draining:
 		return "draining"
+	case Backup:
+		return "backup"
 	default:
 		return "normal"
 	}
@@ -34,9 +39,9 @@ func (s Stance) String() string {
 // MarshalText writes the word of String.
 func (s Stance) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads one of normal, depreferred, draining.
+// UnmarshalText reads one of normal, depreferred, draining, backup.
 func (s *Stance) UnmarshalText(b []byte) error {
-	return parseWord(b, s, "stance", Normal, Depreferred, Draining)
+	return parseWord(b, s, "stance", Normal, Depreferred, Draining, Backup)
 }
 
 // Community is a standard BGP community (RFC 1997), written AS:VALUE.

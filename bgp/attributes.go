@@ -19,7 +19,7 @@ type resolver struct {
 	internal bool
 	asn      uint32
 	nextHop  [2]netip.Addr         // IPv4, IPv6
-	plain    [3][2]*pathAttributes // by stance and family, of routes without attributes of their own
+	plain    [4][2]*pathAttributes // by stance and family, of routes without attributes of their own
 	memo     map[string]*pathAttributes
 }
 
@@ -98,6 +98,8 @@ func (r *resolver) attributes(route steadycast.Route, hop netip.Addr) *pathAttri
 		a.weaken(r.n.Deprefer)
 	case steadycast.Draining:
 		a.weaken(r.n.Drain)
+	case steadycast.Backup:
+		a.weaken(r.n.Backup)
 	}
 	if r.internal {
 		// Our own AS in the path is a loop to every router of our AS (RFC 4271 §9.1.2).

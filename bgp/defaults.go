@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/steadycast/steadycast"
 )
 
 // The names of the address families in settings and in Actual.
@@ -22,13 +24,16 @@ const (
 	// make of 4294967295.
 	defaultDepreferMED     = 4294967294
 	defaultDepreferPrepend = 3
+	defaultBackupPrepend   = 2
+	defaultBackupLocalPref = 50
 )
 
 // WithDefaults returns a copy of s with every default filled in. Doing it twice
 // changes nothing.
 func (s Settings) WithDefaults() Settings {
 	s.Allow = slices.Clone(s.Allow)
-	families := familiesOf(s.Allow)
+	s.AllowBackup = slices.Clone(s.AllowBackup)
+	families := familiesOf(slices.Concat(s.Allow, s.AllowBackup))
 	s.Neighbors = slices.Clone(s.Neighbors)
 	for i := range s.Neighbors {
 		n := &s.Neighbors[i]
@@ -52,6 +57,7 @@ func (s Settings) WithDefaults() Settings {
 		}
 		n.Deprefer = n.Deprefer.withDefaults(Deprefer{}, n.internal(s))
 		n.Drain = n.Drain.withDefaults(n.Deprefer, n.internal(s))
+		n.Backup = n.Backup.backupDefaults(n.internal(s))
 	}
 	return s
 }
@@ -74,6 +80,21 @@ func (d Deprefer) withDefaults(like Deprefer, internal bool) Deprefer {
 	}
 	if d.GracefulShutdown == nil {
 		d.GracefulShutdown = new(true)
+	}
+	return d
+}
+
+// backupDefaults fills in d as the way to announce a backup.
+func (d Deprefer) backupDefaults(internal bool) Deprefer {
+	if d.empty() {
+		if internal {
+			d.LocalPref = new(uint32(defaultBackupLocalPref))
+		} else {
+			d.Prepend = new(uint8(defaultBackupPrepend))
+		}
+	}
+	if d.GracefulShutdown == nil {
+		d.GracefulShutdown = new(false)
 	}
 	return d
 }
@@ -127,6 +148,21 @@ func setDefault[T comparable](v *T, d T) {
 type allowList struct {
 	set  map[netip.Prefix]struct{}
 	bits [2][]int // lengths in use: IPv4, IPv6
+}
+
+// allowed is what may be announced at all, and what of it in any stance.
+type allowed struct{ any, primary *allowList }
+
+func (s Settings) allowed() allowed {
+	return allowed{newAllowList(slices.Concat(s.Allow, s.AllowBackup)), newAllowList(s.Allow)}
+}
+
+// may reports whether r may be announced.
+func (a allowed) may(r steadycast.Route) bool {
+	if r.Stance == steadycast.Backup {
+		return a.any.covers(r.Prefix)
+	}
+	return a.primary.covers(r.Prefix)
 }
 
 func newAllowList(ps []netip.Prefix) *allowList {

@@ -86,7 +86,7 @@ func newNeighbor(s Settings, n Neighbor, logger *slog.Logger, doors *listeners, 
 		done: make(chan struct{}), state: stateIdle, since: time.Now(), sent: newSentTable(),
 	}
 	nb.watch.init(nb, host)
-	nb.allow.Store(newAllowList(s.Allow))
+	nb.allow.Store(s.allowed().any)
 	nb.retry.Store(int64(n.ConnectRetry))
 	if nb.engine, err = newEngine(nb.asn, s.RouterID, nb.logger); err != nil {
 		return nil, err

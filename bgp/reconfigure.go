@@ -82,6 +82,7 @@ var attributeKeys = []struct {
 	{"local_pref", func(n Neighbor) any { return n.LocalPref }},
 	{"deprefer", func(n Neighbor) any { return n.Deprefer }},
 	{"drain", func(n Neighbor) any { return n.Drain }},
+	{"backup", func(n Neighbor) any { return n.Backup }},
 }
 
 // compare says what becoming n in next does to o.
@@ -116,10 +117,10 @@ func (s *Speaker) compare(o *neighbor, next Settings, n Neighbor) (ChangeKind, s
 			reasons = append(reasons, k.key)
 		}
 	}
-	allow := newAllowList(next.Allow)
+	allow := next.allowed()
 	var gone []string
 	for _, r := range s.set.Routes {
-		if !allow.covers(r.Prefix) {
+		if !allow.may(r) {
 			gone = append(gone, r.Prefix.String())
 		}
 	}
@@ -173,15 +174,15 @@ func (s *Speaker) Reconfigure(next Settings) error {
 		}
 		fresh[st.Neighbor] = nb
 	}
-	s.settings, s.allow = next, newAllowList(next.Allow)
-	s.set.Routes = slices.DeleteFunc(slices.Clone(s.set.Routes), func(r steadycast.Route) bool { return !s.allow.covers(r.Prefix) })
+	s.settings, s.allow = next, next.allowed()
+	s.set.Routes = slices.DeleteFunc(slices.Clone(s.set.Routes), func(r steadycast.Route) bool { return !s.allow.may(r) })
 	var kept []*neighbor
 	var waits []<-chan struct{}
 	for _, st := range steps {
 		nb := st.old
 		switch st.Kind {
 		case ChangeNone, ChangeAttributes:
-			waits = append(waits, nb.become(next, st.next, s.allow, s.set.Routes))
+			waits = append(waits, nb.become(next, st.next, s.allow.any, s.set.Routes))
 		case ChangeRemove:
 			nb.stop(&fault{Code: codeCease, Sub: subDeconfig, Text: st.Reason})
 			delete(s.late, st.Neighbor)

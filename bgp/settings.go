@@ -18,6 +18,9 @@ type Settings struct {
 	// prefix must be equal to or inside one of them. Default: the prefixes of
 	// the services written in node.yaml itself.
 	Allow []netip.Prefix `yaml:"allow"`
+	// AllowBackup lists what else this node may announce, as backup only: addresses
+	// of other sites that it covers for.
+	AllowBackup []netip.Prefix `yaml:"allow_backup"`
 	// Neighbors are the routers that hear the announcements; at least one.
 	Neighbors []Neighbor `yaml:"neighbors"`
 }
@@ -79,6 +82,10 @@ type Neighbor struct {
 	Deprefer Deprefer `yaml:"deprefer"`
 	// Drain says how a route about to leave is marked; default: GSHUT (RFC 8326) and Deprefer.
 	Drain Deprefer `yaml:"drain"`
+	// Backup says how an address of another site is announced; default: prepend 2
+	// (eBGP) or local preference 50 (iBGP), and no GSHUT, which would make it as bad
+	// as what is about to leave.
+	Backup Deprefer `yaml:"backup"`
 }
 
 // Deprefer is how a route is made less attractive. What is not given stays as

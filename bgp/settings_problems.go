@@ -52,6 +52,9 @@ func (s Settings) Problems() []Problem {
 	for i, p := range s.Allow {
 		s.checkAllowed(f, fmt.Sprintf("allow[%d]", i), p)
 	}
+	for i, p := range s.AllowBackup {
+		s.checkAllowed(f, fmt.Sprintf("allow_backup[%d]", i), p)
+	}
 	if len(s.Neighbors) == 0 {
 		f.add("neighbors", "there is no neighbour; name at least one router")
 	}
@@ -218,7 +221,7 @@ func (s Settings) checkFamilies(f findings, n Neighbor) {
 			f.add("next_hop6", "%s %s", h, why)
 		}
 	}
-	allowed := familiesOf(s.Allow)
+	allowed := familiesOf(slices.Concat(s.Allow, s.AllowBackup))
 	if !n.Address.IsValid() {
 		return
 	}
@@ -243,10 +246,10 @@ func checkPreference(f findings, n Neighbor, internal bool) {
 	for _, x := range []struct {
 		key string
 		Deprefer
-	}{{"deprefer", n.Deprefer}, {"drain", n.Drain}} {
+	}{{"deprefer", n.Deprefer}, {"drain", n.Drain}, {"backup", n.Backup}} {
 		g, d := f.below(x.key), x.Deprefer
 		if x.key == "drain" && reflect.DeepEqual(n.Drain, n.Deprefer) {
-			break // taken from deprefer, where it was just checked
+			continue // taken from deprefer, where it was just checked
 		}
 		if d.Prepend != nil && *d.Prepend > 10 {
 			g.add("prepend", "%d is more than 10; longer paths are filtered by others", *d.Prepend)

@@ -43,7 +43,7 @@ type Speaker struct {
 
 	mu        sync.Mutex
 	settings  Settings // with defaults
-	allow     *allowList
+	allow     allowed
 	neighbors []*neighbor // in the order of the settings
 	set       steadycast.RouteSet
 	applied   bool
@@ -70,7 +70,7 @@ func New(s Settings, o Options) (*Speaker, error) {
 	sp := &Speaker{
 		logger: o.Logger, onChange: o.OnChange, started: o.Started,
 		dirty: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
-		settings: s, allow: newAllowList(s.Allow), late: map[string]bool{},
+		settings: s, allow: s.allowed(), late: map[string]bool{},
 	}
 	if sp.logger == nil {
 		sp.logger = slog.Default()
@@ -191,8 +191,8 @@ func (s *Speaker) admit(set steadycast.RouteSet) error {
 			return fmt.Errorf("route set: routes[%d]: %s is not a prefix that can be announced; nothing is changed", i, r.Prefix)
 		case i > 0 && comparePrefix(set.Routes[i-1].Prefix, r.Prefix) >= 0:
 			return fmt.Errorf("route set: routes[%d]: %s comes after %s; each prefix once, in order; nothing is changed", i, r.Prefix, set.Routes[i-1].Prefix)
-		case !s.allow.covers(r.Prefix):
-			return fmt.Errorf("route set: routes[%d]: %s is not in the allow-list of node.yaml (bgp.allow); nothing is changed", i, r.Prefix)
+		case !s.allow.may(r):
+			return fmt.Errorf("route set: routes[%d]: %s (%s) is not in the allow-list of node.yaml (bgp.allow; bgp.allow_backup for backup); nothing is changed", i, r.Prefix, r.Stance)
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func (c *critic) say(path, format string, args ...any) {
 }
 
 func (c *critic) sites() {
-	anycast := c.t.AllPrefixes()
+	anycast := c.t.Shared()
 	if len(c.t.Announcers()) == 0 {
 		c.say("sites", "no site announces anything; name at least one that is not a witness")
 	}
@@ -82,6 +82,7 @@ func (c *critic) sites() {
 			c.say(at+".load", "%d is negative; leave it out where it is not known", p.Load)
 		}
 		c.spill(at, p)
+		c.owns(i, p)
 		c.nodes(i, p, anycast)
 	}
 }

@@ -75,6 +75,7 @@ type Site struct {
 
 	services []service // in the order of the table
 	units    []unit    // in order of prefix
+	own      []cover   // single sites' addresses, in order of prefix
 
 	committed, proved bool // the first of each has arrived
 	begun             bool // and an earlier agent's routes were taken over
@@ -247,6 +248,7 @@ func (s *Site) adopt(t Table) {
 	t = t.WithDefaults()
 	old, oldUnits := s.services, s.units
 	s.table, s.services, s.units, s.compared = t, nil, nil, false
+	s.own = coversOf(t)
 	place, _ := t.Place(s.name)
 	var prefixes [][]netip.Prefix // of each service, in order
 	for _, conf := range t.Services {

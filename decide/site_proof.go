@@ -199,7 +199,7 @@ func (s *Site) comparePeer(p steadycast.Peer, w *peerWatch, taken bool) {
 	for i := range s.units {
 		u := &s.units[i]
 		for len(rows) > 0 && comparePrefix(rows[0].Prefix, u.id.Prefix) < 0 {
-			if rows[0].Announced {
+			if rows[0].Announced && !s.covered(rows[0].Prefix) {
 				oddity(rows[0].Prefix, nil, "still has a prefix that is in no service")
 			}
 			rows = rows[1:]
@@ -227,7 +227,7 @@ func (s *Site) comparePeer(p steadycast.Peer, w *peerWatch, taken bool) {
 		}
 	}
 	for _, row := range rows {
-		if row.Announced {
+		if row.Announced && !s.covered(row.Prefix) {
 			oddity(row.Prefix, nil, "still has a prefix that is in no service")
 		}
 	}

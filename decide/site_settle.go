@@ -164,10 +164,8 @@ func (s *Site) announce(now Now) {
 		Incarnation: s.o.Incarnation, Version: s.set.Version + 1, Fence: s.fence,
 		Routes: make([]steadycast.Route, 0, len(s.units)), VIPs: slices.Clone(s.o.VIPs),
 	}
-	for i := range s.units {
-		if u := &s.units[i]; u.announced {
-			set.Routes = append(set.Routes, u.asRoute(now))
-		}
+	for r := range s.routes(now) {
+		set.Routes = append(set.Routes, r)
 	}
 	s.changed = append(s.changed, diff(s.set.Routes, set.Routes)...)
 	slices.SortFunc(s.changed, comparePrefix)
@@ -179,12 +177,8 @@ func (s *Site) announce(now Now) {
 // unchanged: the set that would be given is on the wire the same as the last.
 func (s *Site) unchanged(now Now) bool {
 	last := s.set.Routes
-	for i := range s.units {
-		u := &s.units[i]
-		if !u.announced {
-			continue
-		}
-		if len(last) == 0 || last[0].Prefix != u.id.Prefix || !sameOnWire(last[0], u.asRoute(now)) {
+	for r := range s.routes(now) {
+		if len(last) == 0 || last[0].Prefix != r.Prefix || !sameOnWire(last[0], r) {
 			return false
 		}
 		last = last[1:]

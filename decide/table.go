@@ -51,6 +51,10 @@ type Place struct {
 	// Spill says where its load goes when it leaves. Of what is left out, and of
 	// shares of sites that do not announce then, the worst is assumed.
 	Spill []Spill `yaml:"spill" json:"spill,omitempty"`
+	// Own are addresses that lead clients to this site alone. It announces them while
+	// it announces anything, and the other sites cover them as backup. One that is a
+	// single address is put on the host by all of them.
+	Own []netip.Prefix `yaml:"own" json:"own,omitempty"`
 	// Nodes of the site, for those that tell it what they see of it. Where there are
 	// several, each announces.
 	Nodes []Node `yaml:"nodes" json:"nodes,omitempty"`

@@ -111,6 +111,8 @@ func (r *record) announced(old, next steadycast.RouteSet, cause func(netip.Prefi
 			to = "depreferred"
 		case steadycast.Draining:
 			to = "draining"
+		case steadycast.Backup:
+			to = "backup"
 		}
 		r.count(n.Prefix, to, cause(n.Prefix), change{since: wall, timed: true, wanted: true, version: next.Version})
 	}

@@ -118,13 +118,21 @@ func (j *judge) routers() {
 	}
 }
 
-// anycast gives the service prefix that contains a.
+// anycast gives the prefix of a service, or of a site's own addresses that others
+// cover, that contains a.
 func (j *judge) anycast(a netip.Addr) (netip.Prefix, bool) {
 	if !a.IsValid() {
 		return netip.Prefix{}, false
 	}
 	for _, s := range j.cfg.Fleet.Services {
 		for _, p := range s.Prefixes {
+			if p.IsValid() && p.Bits() > 0 && p.Contains(a.WithZone("")) {
+				return p, true
+			}
+		}
+	}
+	for _, s := range j.cfg.Fleet.Sites {
+		for _, p := range s.Own {
 			if p.IsValid() && p.Bits() > 0 && p.Contains(a.WithZone("")) {
 				return p, true
 			}

@@ -184,8 +184,9 @@ func (c *Config) probes(site, vantage string) []probe.Service {
 	return out
 }
 
-// VIPs are the host addresses that the services of this node's site need, in
-// order, each once.
+// VIPs are the host addresses that this node's site needs: those of its services,
+// and single addresses of sites, its own and those that it covers. In order, each
+// once.
 func (c *Config) VIPs() []netip.Prefix {
 	var out []netip.Prefix
 	for _, s := range c.Fleet.Services {
@@ -193,10 +194,24 @@ func (c *Config) VIPs() []netip.Prefix {
 			out = append(out, s.Addresses()...)
 		}
 	}
+	for _, s := range c.Fleet.Sites {
+		for _, own := range s.Own {
+			if own.IsSingleIP() && len(out) > 0 && c.mayAnnounce(own, s.Name == c.Node.Site) {
+				out = append(out, own)
+			}
+		}
+	}
 	slices.SortFunc(out, func(a, b netip.Prefix) int {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 	})
 	return slices.Compact(out)
+}
+
+// mayAnnounce reports whether node.yaml lets this node announce p; at another
+// site than its own it may be as backup only.
+func (c *Config) mayAnnounce(p netip.Prefix, home bool) bool {
+	within := func(a netip.Prefix) bool { return a.Bits() <= p.Bits() && a.Contains(p.Addr()) }
+	return slices.ContainsFunc(c.Node.BGP.Allow, within) || !home && slices.ContainsFunc(c.Node.BGP.AllowBackup, within)
 }
 
 // Addresses are the service's own: its VIPs, and its prefixes of one address.

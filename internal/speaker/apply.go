@@ -95,7 +95,8 @@ func (e *engine) allowed(set steadycast.RouteSet) (_ steadycast.RouteSet, outsid
 	routes := set.Routes
 	set.Routes = make([]steadycast.Route, 0, len(routes))
 	for _, r := range routes {
-		if slices.ContainsFunc(e.allow, func(a netip.Prefix) bool { return a.Bits() <= r.Prefix.Bits() && a.Contains(r.Prefix.Addr()) }) {
+		within := func(a netip.Prefix) bool { return a.Bits() <= r.Prefix.Bits() && a.Contains(r.Prefix.Addr()) }
+		if slices.ContainsFunc(e.allow, within) || r.Stance == steadycast.Backup && slices.ContainsFunc(e.asBackup, within) {
 			set.Routes = append(set.Routes, r)
 		} else {
 			outside = append(outside, r.Prefix)
@@ -110,7 +111,7 @@ func (e *engine) admit() (outside []netip.Prefix) {
 		e.alarm("allow", "")
 		return nil
 	}
-	e.alarm("allow", fmt.Sprintf("not announced, for bgp.allow of node.yaml does not have it: %v (%d such prefixes); the rest of the set is carried out", outside[0], len(outside)))
+	e.alarm("allow", fmt.Sprintf("not announced, for bgp.allow of node.yaml (bgp.allow_backup for a backup) does not have it: %v (%d such prefixes); the rest of the set is carried out", outside[0], len(outside)))
 	return outside
 }
 

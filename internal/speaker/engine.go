@@ -63,6 +63,7 @@ type engine struct {
 	told       uint64              // how often they were told; their own version number
 	numbers    map[uint64]mark     // the agent's numbers of what they were told, until they say they did it
 	allow      []netip.Prefix      // the settings' allow-list
+	asBackup   []netip.Prefix      // what it allows besides, as backup
 	vipsWanted []netip.Prefix      // a superset of newest.VIPs while addresses outlive their routes
 	vipsGiven  []netip.Prefix
 
@@ -109,7 +110,7 @@ func newEngine(cfg Config, m makers) (*engine, error) {
 		return nil, err
 	}
 	e := &engine{
-		cfg: cfg, log: cfg.Logger, make: m, vipConf: vipConf, allow: settings.Allow,
+		cfg: cfg, log: cfg.Logger, make: m, vipConf: vipConf, allow: settings.Allow, asBackup: settings.AllowBackup,
 		alarms: map[string]string{}, numbers: map[uint64]mark{},
 		calls: make(chan func(), 64), changed: make(chan struct{}, 1), ended: make(chan struct{}),
 		alive: func() {}, beat: 5 * time.Second, status: func(string, ...any) {}, extend: func(time.Duration) {},

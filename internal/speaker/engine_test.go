@@ -543,3 +543,29 @@ func needRoot(t *testing.T) {
 		t.Skip("needs root")
 	}
 }
+
+// What may be announced as backup may be announced as nothing else, and a speaker
+// that stops does not make it less of one.
+func TestBackupHasItsOwnAllowList(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.settings.Allow, w.settings.AllowBackup = prefixes("192.0.2.1/32"), prefixes("192.0.2.2/32")
+		l := begin(t, w, dir)
+		synctest.Wait()
+		expect(t, w)
+		if err := l.Apply(t.Context(), set(1, "1", "2", "3:backup")); err == nil || !strings.Contains(err.Error(), "192.0.2.2/32 (2 such prefixes)") {
+			t.Errorf("%v", err)
+		}
+		mustApply(t, l, set(2, "1", "2:backup"))
+		synctest.Wait()
+		w.read()
+		if err := l.Stop(t.Context(), StopDrain); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := w.read(); !strings.Contains(got, "announce [192.0.2.1(draining) 192.0.2.2(backup)]") {
+			t.Errorf("%s", got)
+		}
+	})
+}

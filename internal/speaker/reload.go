@@ -63,8 +63,15 @@ func (e *engine) planFor(settings bgp.Settings, vips bgp.VIPSettings) (p Plan) {
 	if was, is := e.vipConf.WithDefaults(), vips.WithDefaults(); was != is {
 		p.Notes = append(p.Notes, fmt.Sprintf("addresses: %s on %s becomes %s on %s", was.Manage, was.Interface, is.Manage, is.Interface))
 	}
-	if gone, come := minus(e.allow, settings.Allow), minus(settings.Allow, e.allow); len(gone)+len(come) > 0 {
-		note := "bgp.allow:"
+	for _, list := range []struct {
+		key     string
+		was, is []netip.Prefix
+	}{{"bgp.allow", e.allow, settings.Allow}, {"bgp.allow_backup", e.asBackup, settings.AllowBackup}} {
+		gone, come := minus(list.was, list.is), minus(list.is, list.was)
+		if len(gone)+len(come) == 0 {
+			continue
+		}
+		note := list.key + ":"
 		if len(come) > 0 {
 			note += fmt.Sprintf(" %v may be announced", come)
 		}
@@ -114,7 +121,7 @@ func (e *engine) reconfigure(p Plan, settings bgp.Settings, vips bgp.VIPSettings
 		}
 		return refuse("settings", "%v", err)
 	}
-	e.reallow(settings.Allow)
+	e.reallow(settings.Allow, settings.AllowBackup)
 	if next != e.vips {
 		e.vips.Close()
 		e.vips, e.vipConf, e.vipsGiven = next, vips, nil
@@ -130,8 +137,8 @@ func (e *engine) reconfigure(p Plan, settings bgp.Settings, vips bgp.VIPSettings
 
 // reallow looks at what was asked with another allow-list. What it no longer
 // has was withdrawn by the sessions; what it has now is announced with the rest.
-func (e *engine) reallow(allow []netip.Prefix) {
-	e.allow = allow
+func (e *engine) reallow(allow, asBackup []netip.Prefix) {
+	e.allow, e.asBackup = allow, asBackup
 	if e.remembered {
 		return
 	}

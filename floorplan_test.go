@@ -44,7 +44,7 @@ var floorplan = map[string]string{
 
 	"internal/dns": ". decide dnsfallback internal/answers internal/config internal/ledger internal/api internal/metrics internal/role", // the server's process
 
-	"internal/demo": ". decide dnsfallback internal/answers probe bgp bgp/sink internal/ledger internal/voter internal/pki internal/mesh internal/role internal/speaker internal/api internal/agent", // a fleet in one process
+	"internal/demo": ". decide dnsfallback internal/answers internal/config probe bgp bgp/sink internal/ledger internal/voter internal/pki internal/mesh internal/role internal/speaker internal/api internal/agent", // a fleet in one process
 
 	"internal/rto": "decide probe dnsfallback internal/config", // adds up a failover's time from what is configured
 

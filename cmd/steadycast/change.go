@@ -484,6 +484,7 @@ func changeCommands(c *cli) []*cobra.Command {
 		newOrderCommand(c, steadycast.OrderAnnounce, "Hand a site's routes back to its checks, or pin them with --force", "End the orders and locks over a site's routes and forgive what they owe to cooldown\nand budgets: they are announced as soon as the checks are well. With --force they are\npinned instead: announced whatever the checks say, until undrain or --for ends."),
 		newAnswerCommand(c, decide.KindApprove, "Say yes to what automation would do, in mode approve", "Let a decision be carried out that waits for a person. The site asks again at once, and\nevery guard is asked again with what is true then. A yes holds for ten minutes."),
 		newAnswerCommand(c, decide.KindReject, "Say no to it", "Keep a decision that waits from being carried out, for an hour or until what calls for\nit has ended."),
+		newPlanCommand(c),
 		newScopeCommand(c, "undrain", "orders/clear", decide.KindOrderClear, "End the orders over a site: its checks decide again", true, announced),
 		newShareCommand(c),
 		newScopeCommand(c, "freeze", "freeze", decide.KindFreeze, "Stop automation, everywhere or at one site; people's orders still work", false, nil),

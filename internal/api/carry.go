@@ -141,6 +141,8 @@ func (s *Snapshot) judge(w *decide.Wish) ([]string, error) {
 			return []string{fmt.Sprintf("%s asks again at once, and every guard is asked again with it: %s", d.Unit.Site, d.Action)}, nil
 		}
 		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("no decision %d waits", w.Decision), Next: "steadycast decisions"}
+	case w.Kind == decide.KindPlan && w.Plan != nil:
+		return s.followsPlan(w.Plan)
 	case w.Kind == decide.KindShare && w.Share != nil:
 		return s.followsShare(w.Share)
 	case w.Kind == decide.KindStage && w.Table != nil:
@@ -186,6 +188,9 @@ func commandOfWish(w *decide.Wish) string {
 			verb += " --service " + w.Share.Service
 		}
 		return commandOf(verb, "", nil, w.Reason)
+	}
+	if w.Plan != nil {
+		return commandOf("plan "+w.Plan.Do, w.Plan.Plan, nil, w.Reason)
 	}
 	if w.Decision != 0 {
 		return commandOf(fmt.Sprintf("%s %d", w.Kind, w.Decision), "", nil, w.Reason)

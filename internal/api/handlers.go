@@ -46,6 +46,7 @@ func (s *Server) mux() *http.ServeMux {
 	m.HandleFunc("GET /v1/staged", read(s.getStaged))
 	m.HandleFunc("GET /v1/revisions", read(s.getRevisions))
 	m.HandleFunc("GET /v1/decisions", read(s.getDecisions))
+	m.HandleFunc("GET /v1/plans", read(s.getPlans))
 	m.HandleFunc("POST /v1/local", change(s.postLocal))
 	m.HandleFunc("POST /v1/enter", change(s.postEnter))
 	m.HandleFunc("POST /v1/try", change(s.postTry))

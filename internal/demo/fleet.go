@@ -90,6 +90,7 @@ type fleet struct {
 	backend  *agent.Backend
 	client   *client
 	dns      *zone // nil when it answers nowhere
+	writer   *writer
 }
 
 // completeWithin bounds the start.
@@ -183,6 +184,10 @@ func (f *fleet) surround(ends *[]func()) (err error) {
 		*ends = append(*ends, s.service.close)
 	}
 	f.watch = newWatch(anycast, f.speakers)
+	if f.writer, err = openWriter(); err != nil {
+		return fmt.Errorf("writer: %w", err)
+	}
+	*ends = append(*ends, f.writer.close)
 	return nil
 }
 
@@ -293,6 +298,7 @@ func (f *fleet) table() decide.Table {
 	if f.o.Scenario != nil && f.o.Scenario.adjust != nil {
 		f.o.Scenario.adjust(&t)
 	}
+	t.Plans = f.planned()
 	if f.o.Adjust != nil {
 		f.o.Adjust(&t)
 	}
@@ -355,7 +361,7 @@ func (f *fleet) start(ctx context.Context, running *sync.WaitGroup, fail context
 	}
 	f.client = &client{
 		patient: f.o.Scenario != nil && f.o.Scenario.patient,
-		routes: f.watch.preferred,
+		routes:  f.watch.preferred,
 		target: func(a netip.Addr) (string, netip.AddrPort) {
 			name := f.speakers[a]
 			return name, f.site(name).service.addr

@@ -33,6 +33,8 @@ var Scenarios = []Scenario{
 	{Name: "lying-vantage", About: "one site says that the others are down: nothing moves; and it cannot hide a real failure", run: lyingVantage},
 	{Name: "blackout", About: "no site sees another or the world any more: nothing moves", run: blackout},
 	{Name: "leader-loss", About: "the voter that leads stops in the moment of a failure: another gives the permit", run: leaderLoss},
+	{Name: "plan", About: "a plan moves the clients and the writer of a site, step by step: fence, promote, DNS, routes", run: planScenario},
+	{Name: "plan-rollback", About: "and is taken back at its last step: the old writer first, then everything at once", run: planRollback},
 	{Name: "force-withdraw", About: "a person withdraws one site, is refused the next by the floor, and forces it", run: forceWithdraw, forces: true},
 	{Name: "drain", About: "a person drains a site, works on it and has it back: names first, then routes, and nothing is lost", run: drained, adjust: gently, patient: true},
 	{Name: "ramp", About: "a service dies and comes back: as backup first, then with 5, 20, 50 and 100 % of its clients", run: ramped, adjust: gently, patient: true},

@@ -67,6 +67,7 @@ type Difference struct {
 func differences(demo decide.Table) ([]Difference, error) {
 	plain := decide.Table{Revision: demo.Revision, Sites: slices.Clone(demo.Sites),
 		Services: []decide.Service{{Name: serviceName, Prefixes: demo.Services[0].Prefixes}}}.WithDefaults()
+	plain.Plans = demo.Plans
 	out, err := compare(nil, "", demo, plain)
 	if err != nil || len(demo.Sites) == 1 {
 		return out, err

@@ -107,7 +107,7 @@ func (s *site) employ(f *fleet) (err error) {
 // plan is what the site looks at by a table: its own service, those of the sites
 // that it watches, and what says whether it can be believed.
 func (s *site) plan(f *fleet, t decide.Table) (agent.Plan, error) {
-	p := agent.Plan{Table: t, Config: api.Config{LoadedAt: time.Now(), Revision: t.Revision}}
+	p := agent.Plan{Table: t, Plans: f.plans(), Config: api.Config{LoadedAt: time.Now(), Revision: t.Revision}}
 	health := t.Services[0].Health
 	for _, x := range f.announcers() {
 		if !slices.Contains(t.SitesOf(anycast), x.name) {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/api"
 )
 
@@ -189,6 +190,24 @@ func (s *sender) ledger(snap *api.Snapshot) {
 	}
 	for who, n := range by {
 		s.put(freezes, float64(n), who)
+	}
+	type run struct{ plan, state string }
+	runs := map[run]int{}
+	for _, p := range snap.View.Table.Plans {
+		for _, state := range []decide.PlanState{decide.PlanProposed, decide.PlanRunning, decide.PlanBack, decide.PlanComplete, decide.PlanRolledBack} {
+			runs[run{p.Name, string(state)}] = 0
+		}
+		runs[run{p.Name, "held"}] = 0
+	}
+	for _, r := range snap.View.Plans {
+		if r.Hold != nil {
+			runs[run{r.Plan.Name, "held"}]++
+		} else {
+			runs[run{r.Plan.Name, string(r.State)}]++
+		}
+	}
+	for k, n := range runs {
+		s.put(planRuns, float64(n), k.plan, k.state)
 	}
 	c := &snap.Counts
 	for _, st := range []struct {

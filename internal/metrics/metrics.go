@@ -130,6 +130,8 @@ var (
 		"Orders of people that stand.", "site", "kind")
 	freezes = define("freezes", gauge,
 		"Freezes that stand, by who made them.", "by")
+	planRuns = define("plan_runs", gauge,
+		"Runs of a plan that are proposed, under way, held or remembered, by where they stand.", "plan", "state")
 )
 
 // Guards, the ledger and the four latencies of a decision.

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 var builtIn string
 
 // need skips what this machine cannot do, and fails where nothing may be left out.
-func need(t *testing.T, topo *Topology, more ...string) {
+func need(t testing.TB, topo *Topology, more ...string) {
 	t.Helper()
 	missing := Missing(topo)
 	for _, p := range more {

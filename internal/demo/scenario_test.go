@@ -81,6 +81,7 @@ func judge(t *testing.T, s Scenario, lines []string) {
 	case "drain":
 		if again.withdrawn != 1 || sum.AnnouncingMin != 2 || sum.Lost != 0 || sum.PermitMS != nil {
 			t.Errorf("%d withdrawals, %d at least, %d lost, permitted after %v", again.withdrawn, sum.AnnouncingMin, sum.Lost, sum.PermitMS)
+		}
 	case "plan", "plan-rollback":
 		if again.withdrawn != 1 || sum.AnnouncingMin != 2 || sum.PermitMS != nil {
 			t.Errorf("%d withdrawals, %d at least, permitted after %v", again.withdrawn, sum.AnnouncingMin, sum.PermitMS)

@@ -38,6 +38,8 @@ func fleet(t *testing.T) *api.Snapshot {
 	if err := json.Unmarshal(b, s); err != nil {
 		t.Fatal(err)
 	}
+	s.View.Table.Plans = []decide.Plan{{Name: "leave"}}
+	s.View.Plans = []decide.PlanRun{{Plan: s.View.Table.Plans[0], State: decide.PlanComplete}}
 	return s
 }
 

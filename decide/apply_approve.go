@@ -39,13 +39,13 @@ type Decision struct {
 	LeftMS int64 `json:"left_ms,omitempty"`
 }
 
-// needsApproval: automation may do this only with a person.
-func (q *asking) needsApproval() bool {
+// needsPerson: in a mode other than auto, automation may do this only with a person.
+func (q *asking) needsPerson() bool {
 	switch q.action {
 	case steadycast.Withdraw:
 		return true
 	case steadycast.Return:
-		return q.u.Phase != steadycast.In && q.pardoned() != sparesAll
+		return q.u.Phase == steadycast.Out && q.pardoned() != sparesAll // returning: he said so, and the answer was lost
 	}
 	return false
 }
@@ -78,7 +78,7 @@ func (s *state) decisionOver(u steadycast.Unit, a steadycast.Action) *Decision {
 // lay lays a decision before a person, if that is all that is missing; it
 // reports whether it is new.
 func (q *asking) lay(answers []steadycast.GuardAnswer) bool {
-	if !q.needsApproval() || q.decisionOver(q.u.Unit, q.action) != nil || !q.approves() {
+	if !q.needsPerson() || q.decisionOver(q.u.Unit, q.action) != nil || !q.approves() {
 		return false
 	}
 	for _, g := range answers {

@@ -21,8 +21,12 @@ func (q *asking) orderGuard() verdictOf {
 	for _, i := range q.services(u.Unit) {
 		s := &q.Table.Services[i]
 		switch {
-		case q.action == steadycast.Withdraw && s.Mode == ModeObserve:
-			return refuses(0, fmt.Sprintf("steadycast withdraw %s", u.Unit),
+		case s.Mode == ModeObserve && q.needsPerson():
+			verb := "withdraw"
+			if q.action == steadycast.Return {
+				verb = "announce"
+			}
+			return refuses(0, fmt.Sprintf("steadycast %s %s", verb, u.Unit),
 				"service %s has mode observe: it only says what it would do", s.Name)
 		case q.action == steadycast.Return && s.Return == ReturnHold && q.onHold():
 			return refuses(0, fmt.Sprintf("steadycast announce %s", u.Unit),
@@ -30,7 +34,7 @@ func (q *asking) orderGuard() verdictOf {
 		}
 	}
 	for _, i := range q.services(u.Unit) {
-		if s := &q.Table.Services[i]; s.Mode == ModeApprove && q.needsApproval() {
+		if s := &q.Table.Services[i]; s.Mode == ModeApprove && q.needsPerson() {
 			return q.approval(s.Name)
 		}
 	}

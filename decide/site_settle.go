@@ -248,6 +248,7 @@ func (s *Site) commit(now Now, v View) {
 	if t := v.Table; len(t.Services) > 0 && (t.Revision != s.table.Revision || !s.committed) {
 		s.adopt(t)
 	}
+	s.recount(&v)
 	s.view, s.committed = v, true
 	s.ramps()
 	for i := range s.units {
@@ -277,6 +278,33 @@ func (s *Site) see(u *unit) {
 	old := u.view
 	u.view = viewOf(&s.view, u.id)
 	s.obey(u, old)
+}
+
+// recount lets a unit that a floor refused ask again at once when the ledger
+// counts otherwise for its prefix: time does not help against a floor, and others do.
+func (s *Site) recount(v *View) {
+	for i := range s.units {
+		if u := &s.units[i]; u.guard == floorGuard && u.retryAt > s.now && !slices.Equal(counted(&s.view, u.id.Prefix), counted(v, u.id.Prefix)) {
+			u.retryAt = s.now
+		}
+	}
+}
+
+// counted are the sites that a view counts for a prefix, and those of them that it
+// holds to be well.
+func counted(v *View, p netip.Prefix) []string {
+	var sites []string
+	for _, u := range v.Units {
+		if u.Unit.Prefix == p && u.Phase == steadycast.In && !u.Lost {
+			sites = append(sites, u.Unit.Site)
+		}
+	}
+	for _, x := range v.Verdicts {
+		if sv, ok := v.Table.Service(x.Service); ok && x.State == steadycast.Healthy && slices.Contains(sv.Prefixes, p) {
+			sites = append(sites, x.Site+" "+x.Service)
+		}
+	}
+	return sites
 }
 
 // viewOf is what a view says of one unit; nothing if it does not know it.
@@ -313,7 +341,7 @@ func (s *Site) obey(u *unit, old UnitView) {
 	}
 	if old.Order != v.Order || old.Locked != v.Locked || old.OnHold != v.OnHold ||
 		old.Frozen != v.Frozen || old.Breaker != v.Breaker || old.Recalled != v.Recalled ||
-		old.Approved != v.Approved {
+		old.Approved != v.Approved || old.Decision != v.Decision {
 		u.retryAt, u.guard = 0, "" // what refused may no longer
 	}
 	if !u.ever && v.Depreferred && v.Phase == steadycast.In && u.depref == "" && !s.wantIn(u) {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -67,6 +68,7 @@ other hides its faults: ` + strings.Join(sim.PolicyNames(), ", "),
 				return usageError(fmt.Errorf("--hours %g; allowed: 0.1 to 720", hours))
 			}
 			m.Length = time.Duration(hours * float64(time.Hour))
+			debug.SetGCPercent(400) // schedules are small, and make much that is soon gone
 			var err error
 			if m.Only, err = numbers(only, cmd.Flags().Changed("only")); err != nil {
 				return usageError(err)

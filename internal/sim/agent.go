@@ -24,6 +24,7 @@ type agent struct {
 	looks  uint64          // rounds so far: the sequence of what it observes
 	wakeAt time.Duration   // the next event that will look whether time has come; 0 for none
 	fast   bool
+	table  int // which of the tables that were in force its last set rests on
 	client client
 
 	wanted steadycast.RouteSet
@@ -92,6 +93,14 @@ func (p *place) startAgent(off time.Duration) {
 			Name: p.name, Node: p.name + "-1", Incarnation: inc, Table: w.bendTable(w.table), Off: off,
 			Fence: fence, Jitter: w.between(0, 2*time.Second), DeafFor: w.bendDeaf(),
 		})
+		if p.kept != nil {
+			a.step(decide.Committed{View: a.bendView(*p.kept)})
+		}
+		if p.glass != nil {
+			p.glass.at = steadycast.Fence{}
+			a.local()
+			w.judge.obeyed(p)
+		}
 		if w.is(voidOnRestart) && a.inc > 1 {
 			a.claimAll()
 		}
@@ -197,7 +206,7 @@ func (a *agent) noted(e steadycast.Event) (cause, bool) {
 		c.kind = byPermit
 	case strings.HasPrefix(r, "returned by permit "):
 		c.kind = byReturn
-	case strings.Contains(r, " by order"):
+	case strings.Contains(r, " by order"), strings.Contains(r, "drained; the order has ended"), strings.HasPrefix(r, "withdrawn at once while it drained"):
 		c.kind = byOrder
 	case strings.HasPrefix(r, "the ledger counts it as out"):
 		c.kind = byPhase
@@ -246,6 +255,7 @@ func (a *agent) beating() {
 	if a.site == nil || !a.alive() {
 		return
 	}
+	a.measure()
 	a.beat()
 	a.w.in(time.Second, a.beating)
 }

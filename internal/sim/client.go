@@ -24,6 +24,8 @@ type client struct {
 	live   time.Duration    // of the newest word of a voter that knows a leader; real time
 	told   bool             // there was one
 	lost   bool
+	dirty  *decide.View // to be written to disk; nil when it is there
+	shown  *decide.View // the newest that was passed on
 }
 
 func newClient(a *agent) client {
@@ -98,7 +100,11 @@ func (c *client) hear(m word) {
 		c.fence = view.Fence
 	}
 	c.told, c.lost = true, false
+	c.keep(view)
+	c.shown = &view
 	c.a.step(decide.Committed{View: c.a.bendView(view)})
+	c.a.reconcile()
+	c.a.try()
 }
 
 // watching looks once a second whether the followed voter is still of use.
@@ -116,5 +122,7 @@ func (c *client) watching() {
 		c.a.step(decide.LedgerLost{Reason: "no voter that knows a leader answers"})
 	}
 	c.alone()
+	c.a.reconcile()
+	c.a.try()
 	c.a.w.in(time.Second, c.watching)
 }

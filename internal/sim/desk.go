@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -32,8 +33,11 @@ type call struct {
 	ask    *steadycast.Request
 	report []steadycast.Verdict
 	give   *decide.GiveUpEntry
+	ack    *decide.Ack
 	// entry makes any other entry.
 	entry func(p *ledger.Proposer, now time.Duration) decide.Entry
+	// said is told what became of it, at the place that calls; nil for nobody.
+	said func(decide.Reply)
 }
 
 // flight is an entry on its way, with those who wait for its answers.
@@ -41,6 +45,7 @@ type flight struct {
 	id    uint64
 	since time.Duration
 	asks  []call
+	said  func(decide.Reply)
 }
 
 // parcel is an entry as it lies in the log, with what only the judge and some
@@ -121,14 +126,16 @@ func (d *desk) pump() {
 		case first.give != nil:
 			e := d.p.Entry(now, decide.KindVoid)
 			e.Give = first.give
-			d.single(e)
+			d.single(first, e)
+		case first.ack != nil:
+			d.acks(now)
 		case first.report != nil:
 			d.queue = d.queue[1:]
 			if e, ok := d.p.Report(now, first.report); ok {
 				d.submit(e, nil)
 			}
 		default:
-			d.single(first.entry(d.p, now))
+			d.single(first, first.entry(d.p, now))
 		}
 	}
 	if d.flying != nil {
@@ -137,7 +144,10 @@ func (d *desk) pump() {
 	if d.v.fleet.Fence().Epoch == 0 {
 		e := d.p.Entry(now, decide.KindGenesis)
 		t := w.bendTable(w.table)
-		e.Table, e.Reason = &t, "the first policy"
+		e.Table, e.Charter, e.Reason = &t, w.people.charter(), "the first policy"
+		if w.is(noSignatures) {
+			e.Charter.Operators = nil
+		}
 		d.submit(e, nil)
 		return
 	}
@@ -176,16 +186,49 @@ func (d *desk) asks(now time.Duration) {
 	d.answer(calls, answers)
 }
 
-// single proposes an entry of its own, unless it would be refused or mean nothing.
-func (d *desk) single(e decide.Entry) {
-	d.queue = d.queue[1:]
-	if r, err := d.v.fleet.Try(e); err != nil || r.Refused != nil || r.Invalid != "" && e.Actor != nonsense {
-		return
+// acks proposes what is news about the staged table, of all nodes together.
+func (d *desk) acks(now time.Duration) {
+	e := d.p.Entry(now, decide.KindAck)
+	for len(d.queue) > 0 && d.queue[0].ack != nil {
+		k := *d.queue[0].ack
+		d.queue = d.queue[1:]
+		v := d.v.view
+		if v.Staged != nil && v.Staged.Table.Revision == k.Revision && !acked(v, k) {
+			e.Acks = append(e.Acks, k)
+		}
 	}
-	d.submit(e, nil)
+	if len(e.Acks) > 0 {
+		d.submit(e, nil)
+	}
 }
 
-func (d *desk) submit(e decide.Entry, asks []call) {
+// acked reports whether the ledger has this word of a node.
+func acked(v *decide.View, k decide.Ack) bool {
+	return slices.ContainsFunc(v.Acks, func(x decide.Ack) bool { return x.Site == k.Site && x.Refusal == k.Refusal })
+}
+
+// single proposes an entry of its own, unless it would be refused or mean nothing.
+func (d *desk) single(c call, e decide.Entry) {
+	d.queue = d.queue[1:]
+	said := func(r decide.Reply) {
+		if c.said != nil {
+			d.v.w.send(d.v.place, c.from.i, func() { c.said(r) })
+		}
+	}
+	r, err := d.v.fleet.Try(e)
+	// What a guard refuses of what is signed is written all the same, and so spent.
+	spent := e.Signed != nil && r.Refused != nil && r.Refused.Guard != decide.AuthorityGuard
+	if err != nil || !spent && (r.Refused != nil || r.Before != nil || r.Invalid != "" && e.Actor != nonsense) {
+		r.Fence = d.p.View().Fence // where it was judged: there is no entry
+		said(r)
+		return
+	}
+	if d.submit(e, nil); d.flying != nil {
+		d.flying.said = said
+	}
+}
+
+func (d *desk) submit(e decide.Entry, asks []call) (id uint64) {
 	w := d.v.w
 	p := parcel{id: w.agenda.seq, made: w.now, delta: d.v.now() - d.v.appliedA, entry: e}
 	w.agenda.seq++
@@ -193,18 +236,22 @@ func (d *desk) submit(e decide.Entry, asks []call) {
 	b, err := pack(p)
 	must(err)
 	if d.v.node.Propose(b) != nil {
-		return // it leads no longer
+		return p.id // it leads no longer
 	}
 	d.flying = &flight{id: p.id, since: w.now, asks: asks}
+	return p.id
 }
 
 // applied gives the answers of an entry to those who wait.
 func (d *desk) applied(p parcel, r decide.Reply) {
 	d.p.Applied(d.v.now(), r.Answers)
 	if d.flying != nil && d.flying.id == p.id {
-		asks := d.flying.asks
+		was := d.flying
 		d.flying = nil
-		d.answer(asks, r.Answers)
+		d.answer(was.asks, r.Answers)
+		if was.said != nil {
+			was.said(r)
+		}
 	}
 }
 

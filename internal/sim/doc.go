@@ -10,7 +10,11 @@
 //	net.go       links: delay, loss, late duplicates, one-way cuts
 //	voter.go     a replica of the ledger on a raft node; desk.go the one that leads
 //	place.go     a site as its vantages see it: service, prober, speaker, power
-//	agent.go     the shell around decide.Site; client.go its way to the ledger
+//	agent.go     the shell around decide.Site; client.go its way to the ledger;
+//	             glass.go what people do at a node that hears none
+//	load.go      what sites carry, and who gets it when they leave
+//	operator.go  people and what they sign, tables.go how their tables come into
+//	             force, forge.go what nobody signed who may
 //	invariant.go what must never break
 //	judge.go     checks it after everything that could break it: here what sites decide,
 //	             judge_wire.go what is on the wire, judge_log.go what is in the log
@@ -25,8 +29,7 @@
 // other as long as it still breaks, and what is printed is the seed and the few
 // that matter.
 //
-// What it does not show: loads and capacity (I15: the proposer states none), DNS
-// answers (I19), several nodes of one site, signatures of people and of evidence,
-// decisions that wait for a person, what hashicorp/raft does otherwise than raft as
-// such, and anything below the machines (probes, sockets, BGP, disks).
+// What it does not show: DNS answers (I19), several nodes of one site, signatures of
+// evidence, what hashicorp/raft does otherwise than raft as such, and anything below
+// the machines (probes, sockets, BGP, disks).
 package sim

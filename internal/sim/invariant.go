@@ -28,6 +28,11 @@ const (
 	iAttributes
 	iBreaker
 	iCooldown
+	iHand
+	iStaged
+	iAuthority
+	iMode
+	iLoad
 	nInvariants
 )
 
@@ -42,12 +47,13 @@ var invariants = [nInvariants]invariant{
 	iAlone:        {"I6", "without a ledger or an order no route leaves; every route that changes has somebody who decided so"},
 	iTime:         {"I7", "ledger time never passes faster than real time"},
 	iReturn:       {"I8", "after the faults every healthy site that nobody holds back announces, as attractive as ever"},
-	iLeave:        {"I9", "a hard failure with a leader and open guards is withdrawn or depreferred within 10 s"},
+	iLeave:        {"I9", "a hard failure with a leader and open guards is withdrawn or depreferred within 10 s, where the others can carry it"},
 	iCounted:      {"I10", "what the ledger counts in announces, or was lost against its will"},
 	iFence:        {"I11", "positions in the ledger only grow, and no set rests on a lower one than the set before"},
 	iTable:        {"I12", "no set mixes two revisions of the table, or goes back to an older"},
 	iBlackout:     {"I13", "without observations nothing is withdrawn"},
 	iLock:         {"I14", "after lock_cycles cycles automation leaves the unit alone until a person unlocks it"},
+	iLoad:         {"I15", "no leave has a site carry more than the red line, or for a certain failure more than it can, with all who left before counted in"},
 	iDeath:        {"I16", "the death of an agent or a voter changes no route"},
 	iForced:       {"I17", "an order in force has an actor and a reason"},
 	iNonsense:     {"I18", "entries without meaning change nothing and stop no replica"},
@@ -55,6 +61,10 @@ var invariants = [nInvariants]invariant{
 	iAttributes:   {"I21", "a change of attributes is not a withdrawal"},
 	iBreaker:      {"breaker", "of sites that fell into trouble together no more leave than the breaker's limit"},
 	iCooldown:     {"cooldown", "no automatic withdrawal follows an automatic return within the cooldown"},
+	iHand:         {"by-hand", "what a person orders at a node without a ledger is so on the wire within a second, and stays until the ledger has it"},
+	iStaged:       {"staged", "a table comes into force by the word of every site that announces, or of a person who goes without it"},
+	iAuthority:    {"authority", "what only a person may wish is carried out if one signed it who may, for this ledger, lately, and once"},
+	iMode:         {"mode", "where the mode is observe automation moves nothing, where it is approve nothing without a person's yes"},
 }
 
 // Invariants lists the name and the statement of each.

@@ -20,6 +20,14 @@ type grant struct {
 	action steadycast.Action
 	lt     decide.Time
 	used   bool
+	// uncounted: the unit was returning, and missed by no floor.
+	uncounted bool
+}
+
+// wanted is what automation would do to a unit.
+type wanted struct {
+	unit   steadycast.Unit
+	action steadycast.Action
 }
 
 // history is what the judge knows of one unit.
@@ -40,6 +48,8 @@ type history struct {
 	returned  decide.Time // and of the last that was proven
 	pardoned  bool        // an order stood over it since it was in
 	forgotten bool        // the ledger was recovered from an older copy, and says nothing true of it since
+	full      bool        // it was refused last because others could not carry its load
+	hand      bool        // out because a person at the node wanted it so
 	added     cause       // why its site wants it announced …
 	removed   cause       // … or not
 }
@@ -71,7 +81,14 @@ type judge struct {
 	spent    []execution
 	heard    []time.Duration // the newest answer or view of each place
 	thawed   time.Duration
-	blackout time.Duration // since when there is no observation
+	blackout time.Duration          // since when there is no observation
+	yes      map[string]bool        // what each place said last of each staged table
+	tables   []int64                // those in force one after the other, by MED
+	entered  map[string]bool        // what was signed and entered, by its text
+	forged   map[uint64]bool        // parcels that nobody meant
+	fell     []time.Duration        // when the ledger heard that a place, well before, is in trouble
+	poor     []bool                 // it is
+	agreed   map[wanted]decide.Time // what a person said yes to, and when
 }
 
 // execution is one automatic withdrawal.
@@ -89,8 +106,10 @@ func newJudge(w *world) *judge {
 	n := len(w.table.Sites)
 	j := &judge{
 		w: w, happened: map[string]uint64{}, replies: map[uint64]uint64{}, states: map[uint64]string{}, grants: map[grantKey]*grant{},
-		asks: map[grantKey]asking{}, sawFail: make([][]time.Duration, n), units: make([][]history, n),
-		heard: make([]time.Duration, n), thawed: never, blackout: never,
+		asks: map[grantKey]asking{},
+		yes:  map[string]bool{}, entered: map[string]bool{}, forged: map[uint64]bool{}, agreed: map[wanted]decide.Time{},
+		sawFail: make([][]time.Duration, n), units: make([][]history, n),
+		heard: make([]time.Duration, n), fell: slices.Repeat([]time.Duration{never}, n), poor: make([]bool, n), thawed: never, blackout: never,
 	}
 	for i := range n {
 		j.sawFail[i] = make([]time.Duration, n)
@@ -147,7 +166,15 @@ func (j *judge) asked(a *agent, r steadycast.Request) {
 	}
 }
 
-func (j *judge) answered(a *agent, ans decide.Answer) { j.heard[a.p.i] = j.w.now }
+func (j *judge) answered(a *agent, ans decide.Answer) {
+	j.heard[a.p.i] = j.w.now
+	for _, x := range ans.Rulings {
+		if i := j.w.prefixAt(x.Unit.Prefix); i >= 0 {
+			g, refused := x.Refusal()
+			j.unit(a.p, i).full = refused && g.Guard == "capacity"
+		}
+	}
+}
 
 // decided judges a set that a site's machine wants: who took away what it lacks.
 func (j *judge) decided(a *agent, set steadycast.RouteSet, causes []cause) {
@@ -183,29 +210,6 @@ func (j *judge) decided(a *agent, set steadycast.RouteSet, causes []cause) {
 		if _, is := set.Find(w.prefixes[c.prefix]); is {
 			j.unit(a.p, c.prefix).added = c
 		}
-	}
-}
-
-// oneTable: revisions of the table differ in the MED of all prefixes.
-func (j *judge) oneTable(a *agent, set steadycast.RouteSet) {
-	med := func(s steadycast.RouteSet) (least, most int64) {
-		least, most = 1<<40, -1
-		for _, r := range s.Routes {
-			m := int64(0)
-			if r.MED != nil {
-				m = int64(*r.MED)
-			}
-			least, most = min(least, m), max(most, m)
-		}
-		return least, most
-	}
-	least, most := med(set)
-	if most < 0 {
-		return
-	}
-	j.holds(iTable, least == most, "%s: a set with MED %d and %d", a.p.name, least, most)
-	if _, before := med(a.wanted); before >= 0 && set.Fence.Epoch == a.wanted.Fence.Epoch {
-		j.holds(iTable, least >= before, "%s: a set with MED %d after one with %d", a.p.name, least, before)
 	}
 }
 
@@ -296,6 +300,9 @@ func (j *judge) broken(prefix int) {
 	}
 	n := 0
 	for _, x := range j.spent {
+		if j.fell[x.place.i] < since {
+			continue // an earlier agent of it has told of trouble long before
+		}
 		if x.prefix == prefix && x.at >= since && x.onset >= since && x.place.agent != nil && x.place.agent.uneasy && x.place.agent.onset == x.onset {
 			n++
 		}
@@ -333,6 +340,9 @@ func (j *judge) resumed(p *place, prefix int, h *history, why cause) {
 	}
 	any := w.table.PrefixPolicy(w.prefixes[prefix]).Needs == decide.NeedsAny
 	j.holds(iRestart, all || some && any, "%s announces %s after %d passing local rounds", p.name, w.prefixes[prefix], why.good)
+	if h.hand { // what was taken out by hand, and given back, is as it was before
+		return
+	}
 	// What was lost may be announced although a permit to leave, which never was
 	// carried out, has put it out meanwhile: the site says so and it is void.
 	u := phaseOf(&j.view, w.unit(p, prefix))

@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -37,14 +38,27 @@ func (j *judge) applied(v *voter, p parcel, r decide.Reply) {
 	j.happen("entry " + string(p.entry.Kind))
 	w.say("entry %d %s lt=%d by voter %d (seen first at voter %d)%s", index, p.entry.Kind, r.LT, v.id, v.id, gist(p.entry, r))
 	j.clock(p, r)
+	j.authority(p, r)
+	j.force(j.view)
+	j.falls(p.entry)
 	if p.entry.Actor == nonsense {
 		j.holds(iNonsense, r.Invalid != "" || r.Refused != nil || len(r.Answers) > 0, "an entry of kind %s without meaning was carried out", p.entry.Kind)
 	}
 	if r.Invalid != "" && p.entry.Actor != nonsense {
 		j.happen("proposed without meaning")
 	}
-	j.persons(p.entry, r)
-	j.granted(r)
+	if p.entry.Signed != nil && r.Invalid == "" {
+		x, err := p.entry.Signed.Wish()
+		must(err)
+		x.Into(&p.entry)
+	}
+	if p.entry.Kind == decide.KindActivate && r.Refused == nil && r.Invalid == "" && r.Before == nil {
+		j.happen("table activated")
+		j.activated(&before, p.entry)
+	}
+	j.persons(&before, p.entry, r)
+	j.approved(&before, p.entry, r)
+	j.granted(&before, p.entry, r)
 	j.moved(before)
 }
 
@@ -69,6 +83,7 @@ func (j *judge) recovered(v decide.View) {
 	j.happen("ledger recovered")
 	j.holds(iFence, v.Fence.Compare(j.view.Fence) > 0, "the recovered ledger stands at %v, and stood at %v before", v.Fence, j.view.Fence)
 	j.view, j.spent = v, nil
+	j.force(v)
 	for i := range j.units {
 		for k := range j.units[i] {
 			h := &j.units[i][k]
@@ -97,12 +112,48 @@ func (j *judge) clock(p parcel, r decide.Reply) {
 	j.slack = min(j.slack, ahead)
 }
 
+// falls notes who falls into trouble, as the ledger hears it.
+func (j *judge) falls(e decide.Entry) {
+	if len(e.Verdicts) == 0 {
+		return
+	}
+	for i, p := range j.w.places {
+		poor := slices.ContainsFunc(j.view.Verdicts, func(v steadycast.Verdict) bool { return v.Site == p.name && v.State.Troubled() })
+		if poor && !j.poor[i] {
+			j.fell[i] = j.w.now
+		}
+		j.poor[i] = poor
+	}
+}
+
+// authority: what a person must sign is carried out if he did, and once.
+func (j *judge) authority(p parcel, r decide.Reply) {
+	if p.entry.Kind.Role() == steadycast.NoRole {
+		return
+	}
+	done := r.Refused == nil && r.Invalid == "" && r.Before == nil
+	j.holds(iAuthority, !done || !j.forged[p.id], "%s was carried out, and nobody wished it who may", p.entry.Kind)
+	if s := p.entry.Signed; s != nil && (done || r.Refused != nil && r.Refused.Guard != decide.AuthorityGuard) {
+		j.holds(iAuthority, !j.entered[s.Text], "%s was entered before, and is again", p.entry.Kind)
+		j.entered[s.Text] = true
+	}
+	if r.Refused != nil && r.Refused.Guard == decide.AuthorityGuard {
+		j.happen("refused by authority")
+	}
+}
+
 // persons: what people did counts only with who and why; and what it undoes.
-func (j *judge) persons(e decide.Entry, r decide.Reply) {
-	if r.Refused != nil || r.Invalid != "" {
+func (j *judge) persons(before *decide.View, e decide.Entry, r decide.Reply) {
+	if r.Refused != nil || r.Invalid != "" || r.Before != nil {
 		return
 	}
 	switch e.Kind {
+	case decide.KindLocal:
+		for i := range j.w.prefixes {
+			if p := j.w.placeOf(e.Order.Site); e.Order.Covers(j.w.prefixes[i]) {
+				j.unit(p, i).forcing = true
+			}
+		}
 	case decide.KindOrder:
 		j.happen("order " + e.Order.Kind.String())
 		for _, o := range j.view.Orders {
@@ -117,7 +168,7 @@ func (j *judge) persons(e decide.Entry, r decide.Reply) {
 			}
 		}
 		if !forced(*e.Order) && e.Order.Kind != steadycast.OrderAnnounce {
-			j.orderly(r)
+			j.orderly(before, e, r)
 		}
 	case decide.KindOrderClear:
 		j.each(*e.Scope, func(h *history) { h.returned = 0 })
@@ -142,27 +193,30 @@ func (j *judge) each(s decide.Scope, do func(*history)) {
 }
 
 // orderly: an order without force leaves the floors to others when it is granted.
-func (j *judge) orderly(r decide.Reply) {
+func (j *judge) orderly(before *decide.View, e decide.Entry, r decide.Reply) {
 	for _, x := range r.Rulings {
 		if x.Permit == nil || x.Permit.Action != steadycast.Withdraw || x.Permit.Fence != r.Fence {
 			continue
+		}
+		if e.Decide != nil && j.w.placeOf(x.Unit.Site).speaker.out[0] {
+			j.bears(x.Unit, false, e.Decide.Seen)
 		}
 		i := j.w.prefixAt(x.Unit.Prefix)
 		left := 0
 		for _, q := range j.w.places {
 			h := j.unit(q, i)
-			if q.name != x.Unit.Site && !q.witness && (q.speaker.out[i] || h.lost && j.w.now-h.lostAt <= j.justLost()) {
+			if q.name != x.Unit.Site && !q.witness && (q.speaker.out[i] || j.believed(h)) {
 				left++
 			}
 		}
 		h := j.unit(j.w.placeOf(x.Unit.Site), i)
 		floor := j.w.table.Floor(x.Unit.Prefix)
-		j.holds(iFloor, left >= floor || h.onPurpose || !j.w.placeOf(x.Unit.Site).speaker.out[i], "an order without force takes %s out: %d others announce; floor %d", x.Unit, left, floor)
+		j.holds(iFloor, left >= floor || h.onPurpose || uncounted(before, x.Unit) || !j.w.placeOf(x.Unit.Site).speaker.out[i], "an order without force takes %s out: %d others announce; floor %d", x.Unit, left, floor)
 	}
 }
 
 // granted keeps the permits that an entry gave.
-func (j *judge) granted(r decide.Reply) {
+func (j *judge) granted(before *decide.View, e decide.Entry, r decide.Reply) {
 	for _, a := range r.Answers {
 		for _, x := range a.Rulings {
 			if x.Permit == nil || x.Permit.Fence != r.Fence {
@@ -172,13 +226,51 @@ func (j *judge) granted(r decide.Reply) {
 				continue
 			}
 			j.happen("granted " + x.Permit.Action.String())
-			j.grants[grantKey{x.Unit, x.Permit.ID}] = &grant{action: x.Permit.Action, lt: r.LT}
+			j.moded(before, x, r.LT)
+			j.grants[grantKey{x.Unit, x.Permit.ID}] = &grant{action: x.Permit.Action, lt: r.LT, uncounted: uncounted(before, x.Unit)}
 			if x.Permit.Action == steadycast.Withdraw {
 				h := j.unit(j.w.placeOf(x.Unit.Site), j.w.prefixAt(x.Unit.Prefix))
 				h.granted = append(h.granted, r.LT)
+				certain := slices.ContainsFunc(e.Decide.Requests, func(q steadycast.Request) bool {
+					return q.Site == a.Site && q.ID == a.ID && q.Class == steadycast.Hard
+				})
+				j.bears(x.Unit, certain, e.Decide.Seen)
 			}
 		}
 	}
+}
+
+// uncounted: a unit that returns is counted by no floor, and missed by none.
+func uncounted(v *decide.View, u steadycast.Unit) bool {
+	x := phaseOf(v, u)
+	return x != nil && x.Phase == steadycast.Returning
+}
+
+// approved notes a person's yes.
+func (j *judge) approved(before *decide.View, e decide.Entry, r decide.Reply) {
+	if e.Kind != decide.KindApprove || r.Refused != nil || r.Invalid != "" || r.Before != nil {
+		return
+	}
+	for _, d := range before.Decisions {
+		if d.Number == e.Decision {
+			j.happen("approved " + d.Action.String())
+			j.agreed[wanted{d.Unit, d.Action}] = r.LT
+		}
+	}
+}
+
+// moded: what automation is granted, it may in its mode.
+func (j *judge) moded(before *decide.View, x decide.Ruling, lt decide.Time) {
+	if !j.w.later() || before.Table.Revision < 2 || x.Permit.Action == steadycast.Deprefer {
+		return
+	}
+	if u := phaseOf(before, x.Unit); u == nil || u.Recalled || u.Order != steadycast.OrderNone || x.Permit.Action == steadycast.Return && u.Phase != steadycast.Out {
+		return // a person's word, or what is under way already
+	}
+	k := wanted{x.Unit, x.Permit.Action}
+	at, yes := j.agreed[k]
+	delete(j.agreed, k)
+	j.holds(iMode, yes && j.w.o.Policy == "approve" && lt-at <= 600_000, "%s may %s, and its mode is %s", x.Unit, x.Permit.Action, j.w.o.Policy)
 }
 
 // moved follows the phases.
@@ -199,7 +291,7 @@ func (j *judge) moved(before decide.View) {
 		switch u.Phase {
 		case steadycast.In:
 			h.pardoned = u.Order != steadycast.OrderNone
-			j.holds(iCounted, !h.onPurpose || h.forgotten, "%s is counted in, and left on purpose", u.Unit)
+			j.holds(iCounted, !h.onPurpose || h.forgotten || h.hand, "%s is counted in, and left on purpose", u.Unit)
 			h.forgotten = h.forgotten && h.onPurpose
 			if old.Phase == steadycast.Returning {
 				h.back, h.returned = true, h.returning

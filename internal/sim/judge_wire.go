@@ -29,7 +29,8 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 			j.holds(iLock, !h.locked, "%s %s returns after %d cycles, and no person unlocked it", p.name, w.prefixes[prefix], len(h.cycles))
 			j.happen("returned")
 		}
-		h.onPurpose, h.forced, h.lost, h.forgotten = false, false, false, false
+		j.holds(iHand, !p.byHand(steadycast.OrderWithdraw, w.prefixes[prefix]), "%s announces %s, which a person at the node withdrew", p.name, w.prefixes[prefix])
+		h.onPurpose, h.forced, h.lost, h.forgotten, h.hand = false, false, false, false, false
 		return
 	}
 	h.offAt = w.now
@@ -47,7 +48,8 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 	case byNobody:
 		j.holds(iAttributes, false, "%s: %s vanishes from the wire for a change of attributes", p.name, w.prefixes[prefix])
 	}
-	h.onPurpose, h.lost = true, false
+	j.holds(iHand, !p.byHand(steadycast.OrderAnnounce, w.prefixes[prefix]), "%s withdraws %s, which a person at the node announced: %s", p.name, w.prefixes[prefix], why.reason)
+	h.onPurpose, h.lost, h.hand = true, false, p.byHand(steadycast.OrderWithdraw, w.prefixes[prefix])
 	if why.kind == byPermit || why.kind == byUpgrade {
 		j.floors(p, prefix, why.id)
 	} else {
@@ -55,9 +57,9 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 	}
 	// An order that stands in an older copy of the ledger is in force again with it,
 	// and takes out what came back since: whoever recovers it answers for that.
-	h.forced = why.kind == byOrder && (j.forcedOut(p, prefix) || h.forgotten) || why.kind == byPhase && h.forcing
+	h.forced = h.hand || why.kind == byOrder && (j.forcedOut(p, prefix) || h.forgotten) || why.kind == byPhase && h.forcing
 	j.purposes(prefix)
-	if u := phaseOf(&j.view, w.unit(p, prefix)); u != nil && !h.forgotten {
+	if u := phaseOf(&j.view, w.unit(p, prefix)); u != nil && !h.forgotten && !h.hand {
 		j.holds(iCounted, u.Phase != steadycast.In, "%s left on purpose and the ledger counts it in", u.Unit)
 	}
 }
@@ -71,7 +73,7 @@ func (j *judge) floors(p *place, prefix int, id steadycast.RequestID) {
 			continue
 		}
 		h := j.unit(q, prefix)
-		if !q.speaker.out[prefix] && !(h.lost && w.now-h.lostAt <= j.justLost()) {
+		if !q.speaker.out[prefix] && !j.believed(h) {
 			continue
 		}
 		left++
@@ -80,8 +82,41 @@ func (j *judge) floors(p *place, prefix int, id steadycast.RequestID) {
 		}
 	}
 	floor, least := w.table.Floor(w.prefixes[prefix]), w.table.HealthyFloor(w.prefixes[prefix])
+	got := j.grants[grantKey{w.unit(p, prefix), id}]
+	if got != nil && got.uncounted {
+		return
+	}
 	j.holds(iFloor, left >= floor, "%s leaves %s by %s: %d announce it; floor %d", p.name, w.prefixes[prefix], id, left, floor)
 	j.holds(iHealthyFloor, healthy >= least, "%s leaves %s by %s: %d of %d that announce it are healthy; healthy floor %d", p.name, w.prefixes[prefix], id, healthy, left, least)
+}
+
+// believed: it was lost, or left by hand, so lately that the ledger may not know.
+func (j *judge) believed(h *history) bool {
+	return h.lost && j.w.now-h.lostAt <= j.justLost() || h.hand && j.w.now-h.offAt <= j.justLost()
+}
+
+// obeyed: what a person at a node wants is so on the wire a second later, or when
+// agent, speaker and session are there, whatever the node knows of the ledger.
+func (j *judge) obeyed(p *place) {
+	g, a := p.glass, p.agent
+	if g == nil {
+		return
+	}
+	j.w.in(time.Second, func() {
+		if p.glass != g || p.agent != a {
+			return
+		}
+		if !p.speaker.up || !p.speaker.session {
+			j.obeyed(p)
+			return
+		}
+		for i, prefix := range j.w.prefixes {
+			if g.order.Covers(prefix) {
+				j.holds(iHand, p.speaker.out[i] == (g.order.Kind == steadycast.OrderAnnounce), "a second after a person at %s ordered %s, %s is announced: %v",
+					p.name, g.order.Kind, prefix, p.speaker.out[i])
+			}
+		}
+	})
 }
 
 // well: the services of a prefix that it needs are healthy by the site's own
@@ -143,13 +178,16 @@ func (j *judge) back() {
 		return
 	}
 	view := *d.v.view
+	if w.o.Policy == "observe" {
+		return // who returns there is a person's matter
+	}
 	for _, p := range w.places {
 		if p.witness {
 			continue
 		}
 		for i, prefix := range w.prefixes {
 			u := phaseOf(&view, w.unit(p, i))
-			if u == nil || u.Locked || u.Order != steadycast.OrderNone || u.Frozen != "" || j.spentAll(p, i) {
+			if u == nil || u.Locked || u.Order != steadycast.OrderNone || u.Frozen != "" || j.spentAll(p, i) || rejected(&view, u.Unit) {
 				continue
 			}
 			r, _ := p.speaker.set.Find(prefix)
@@ -158,6 +196,11 @@ func (j *judge) back() {
 			j.holds(iReturn, !p.speaker.out[i] || r.Stance == steadycast.Normal, "%s is healthy and still %s: %s", u.Unit, r.Stance, r.Reason)
 		}
 	}
+}
+
+// rejected: a person said no.
+func rejected(v *decide.View, u steadycast.Unit) bool {
+	return slices.ContainsFunc(v.Decisions, func(d decide.Decision) bool { return d.Unit == u && d.Answer == steadycast.Rejected })
 }
 
 // spentAll: the site's budget keeps it out, and may do so for hours of ledger time.
@@ -185,7 +228,7 @@ func (j *judge) fail() {
 	failed := 0
 	for k := range w.places {
 		p := w.places[(first+k)%len(w.places)]
-		if d == nil || p.witness || !p.up || failed > len(w.places)/2 {
+		if d == nil || w.later() || p.witness || !p.up || failed > len(w.places)/2 {
 			continue
 		}
 		free := true
@@ -211,7 +254,7 @@ func (j *judge) fail() {
 func (j *judge) left(p *place) {
 	for i, prefix := range j.w.prefixes {
 		r, _ := p.speaker.set.Find(prefix)
-		j.holds(iLeave, !p.speaker.out[i] || r.Stance != steadycast.Normal, "%s failed for certain 10 s ago and still announces %s", p.name, prefix)
+		j.holds(iLeave, !p.speaker.out[i] || r.Stance != steadycast.Normal || j.unit(p, i).full, "%s failed for certain 10 s ago and still announces %s", p.name, prefix)
 	}
 }
 

@@ -68,6 +68,12 @@ const (
 	ordersUnguarded        = "orders-unguarded"
 	upgradeUnasked         = "upgrade-unasked"
 	gracefulRestart        = "graceful-restart"
+	localForgets           = "local-forgets"
+	activateUnasked        = "activate-unasked"
+	noSignatures           = "no-signatures"
+	modeUnasked            = "mode-unasked"
+	noCapacity             = "no-capacity"
+	spillEven              = "spill-even"
 )
 
 // mutations are in the order of what they are about: ledger time, what a permit
@@ -120,12 +126,18 @@ var mutations = []mutation{
 	{noBreaker, "there is no breaker", "breaker", "breaker", nil},
 	{snapshotForgets, "a snapshot holds the phases, and not what was spent and answered", "I4", "fleet-budget", nil},
 	{backupSameEpoch, "a ledger recovered from an older copy goes on counting where that stood", "I11", "none", []string{"backup", "flap", "service", "together"}},
-	{sameIncarnation, "an agent that starts counts its requests from one again", "I8 I3 I11", "none", []string{"agent", "flap", "service"}},
+	{sameIncarnation, "an agent that starts counts its requests from one again", "I8 I3 I11 I9", "none", []string{"agent", "flap", "service"}},
 	{unsigned, "observations are not bound to who makes them: a liar speaks for others too", "I5", "none", []string{"lie", "service"}},
 	{ownCheckDecides, "a site leaves when its own check fails, whatever the others see", "I5", "none", []string{"self", "service"}},
 	{ordersUnguarded, "a person's order meets no guard", "I1", "floor", []string{"order", "service", "together", "flap"}},
 	{upgradeUnasked, "a planned restart of a speaker needs no leave", "I10 I1", "floor", []string{"upgrade", "together", "service"}},
 	{gracefulRestart, "routers keep the routes of a speaker that died (BGP graceful restart)", "I9", "none", []string{"power"}},
+	{localForgets, "an order at a node without a ledger takes everything there anew from the view that it has", "I20 I10 by-hand", "none", []string{"glass", "flap", "service", "behind"}},
+	{activateUnasked, "a staged table comes into force although nodes cannot carry it out", "staged", "none", []string{"table", "one-way"}},
+	{noSignatures, "orders are taken from whoever can write to the ledger", "authority", "none", []string{"forgery", "order"}},
+	{modeUnasked, "where the mode is approve automation does not wait for a person", "mode", "approve", []string{"service", "flap"}},
+	{noCapacity, "nobody asks whether the others can carry what a site leaves", "I15", "capacity", []string{"service", "together", "flap"}},
+	{spillEven, "of clients of whom the table does not say where they go, each site is assumed to get its part", "I15", "capacity", []string{"service", "together", "flap"}},
 }
 
 func findMutation(name string) (mutation, bool) {
@@ -183,6 +195,20 @@ func (w *world) bendTable(t decide.Table) decide.Table {
 		g.SiteBudget, g.SiteLongBudget = loose, loose
 	case noLock:
 		g.LockCycles = loose
+	case noCapacity:
+		for i := range t.Sites {
+			t.Sites[i].Capacity = 0
+		}
+	case spillEven:
+		for i := range t.Sites {
+			if p := &t.Sites[i]; !p.Witness && len(p.Spill) == 0 {
+				for _, q := range t.Announcers() {
+					if q != p.Name {
+						p.Spill = append(p.Spill, decide.Spill{Site: q, Percent: 100 / (len(t.Announcers()) - 1)})
+					}
+				}
+			}
+		}
 	case noCooldown:
 		g.Cooldown = time.Millisecond
 	case noBreaker:

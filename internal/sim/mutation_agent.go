@@ -93,6 +93,16 @@ func (c *client) alone() {
 	}
 }
 
+// bendLocal gives the machine once more the view that it had last, as if it were
+// the newest.
+func (a *agent) bendLocal() {
+	if v := a.client.shown; a.w.is(localForgets) && v != nil {
+		again := *v
+		again.Fence = a.site.Beat().At
+		a.step(decide.Committed{View: again})
+	}
+}
+
 // claimAll gives back every permit of the site, and says that it announces.
 func (a *agent) claimAll() {
 	var units []steadycast.Unit

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"crypto/ed25519"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,23 +14,101 @@ import (
 // nonsense is the actor of entries that mean nothing.
 const nonsense = "nonsense"
 
-// operator is the person at the keyboard, whose node reaches the leader.
-type operator struct{ revision uint64 }
+// The people of a fleet, by what the ledger lets them do. Kim signs one thing a
+// schedule, and whoever carries it keeps it back; nobody knows the stranger.
+const (
+	theAdmin    = "ada"
+	theOperator = "bob"
+	theViewer   = "vic"
+	thePatient  = "kim"
+	theStranger = "mal"
+)
 
-// wish sends a person's entry to whoever leads.
-func (w *world) wish(make func(p *ledger.Proposer, now time.Duration) decide.Entry) {
+// fleetName is what signatures are bound to.
+const fleetName = "sim"
+
+// people are those at the keyboards, whose nodes reach the leader.
+type people struct {
+	keys   map[string]ed25519.PrivateKey
+	signed []decide.Entry // what they signed: whoever carried it may keep it
+	tables tables
+}
+
+// newPeople gives everybody the key of this schedule.
+func newPeople(seed uint64) people {
+	p := people{keys: map[string]ed25519.PrivateKey{}}
+	for _, name := range []string{theAdmin, theOperator, theViewer, thePatient, theStranger} {
+		p.keys[name] = ed25519.NewKeyFromSeed(fmt.Appendf(nil, "%s of schedule %016x", name, seed))
+	}
+	return p
+}
+
+// charter says who may sign in the ledger.
+func (p *people) charter() *decide.Charter {
+	c := &decide.Charter{Fleet: fleetName}
+	for _, x := range []struct {
+		name string
+		role steadycast.Role
+	}{{theAdmin, steadycast.Admin}, {theOperator, steadycast.Mover}, {thePatient, steadycast.Mover}, {theViewer, steadycast.Viewer}} {
+		o := steadycast.Operator{Name: x.name, Role: x.role}
+		copy(o.Key[:], p.keys[x.name].Public().(ed25519.PublicKey))
+		c.Operators = append(c.Operators, o)
+	}
+	return c
+}
+
+// sign makes the entry of a wish, as what its carrier and the leader add to it.
+func (p *people) sign(lead *ledger.Proposer, now time.Duration, w decide.Wish, key string) decide.Entry {
+	s, err := w.Sign(func(context string, text []byte) []byte {
+		sig, err := p.keys[key].Sign(nil, text, &ed25519.Options{Context: context})
+		must(err)
+		return sig
+	})
+	must(err)
+	e := lead.Entry(now, w.Kind)
+	e.Actor, e.Signed = w.By, &s
+	look(lead, now, &e)
+	return e
+}
+
+// look adds what the leader sees to an entry whose guards count it.
+func look(lead *ledger.Proposer, now time.Duration, e *decide.Entry) {
+	if e.Kind.Looks() {
+		e.Decide = &decide.Decide{Seen: lead.Seen(now), Loads: lead.Loads(now)}
+	}
+}
+
+// enter sends an entry to whoever leads.
+func (w *world) enter(make func(p *ledger.Proposer, now time.Duration) decide.Entry) {
 	if d := w.leader(); d != nil {
 		d.v.on(func() { d.take(call{entry: make}) })
 	}
 }
 
-// scoped is a plain entry with a scope.
-func (w *world) scoped(kind decide.Kind, s decide.Scope) {
-	w.wish(func(p *ledger.Proposer, now time.Duration) decide.Entry {
-		e := p.Entry(now, kind)
-		e.Scope, e.Actor, e.Reason = &s, "ada", "an exercise"
+// wish has a person sign what he wants, by what the leader's node knows of the
+// ledger, and sends it there.
+func (w *world) wish(by string, kind decide.Kind, reason string, body func(*decide.Wish)) {
+	w.enter(func(p *ledger.Proposer, now time.Duration) decide.Entry {
+		v := p.View()
+		x, ok := v.Authority().Wish(by, kind, reason)
+		if !ok { // a ledger that asks for no signature
+			x = decide.Wish{By: by, Kind: kind, Reason: reason}
+			body(&x)
+			e := p.Entry(now, kind)
+			x.Into(&e)
+			look(p, now, &e)
+			return e
+		}
+		body(&x)
+		e := w.people.sign(p, now, x, by)
+		w.people.signed = append(w.people.signed, e)
 		return e
 	})
+}
+
+// scoped is a plain wish with a scope.
+func (w *world) scoped(kind decide.Kind, s decide.Scope) {
+	w.wish(theOperator, kind, "an exercise", func(x *decide.Wish) { x.Scope = &s })
 }
 
 func (w *world) giveOrder(f *fault) {
@@ -37,7 +117,7 @@ func (w *world) giveOrder(f *fault) {
 		return
 	}
 	site := decide.Scope{Site: p.name}
-	o := steadycast.Order{Site: p.name, Actor: "ada", Reason: "an exercise", For: f.last}
+	o := steadycast.Order{Site: p.name, For: f.last}
 	if f.x>>8&1 == 0 {
 		o.Prefixes = w.prefixes[:1]
 	}
@@ -67,16 +147,12 @@ func (w *world) giveOrder(f *fault) {
 const withForce = "an exercise, with force"
 
 func (w *world) order(o steadycast.Order) {
+	reason := "an exercise"
 	if o.Force {
-		o.Reason = withForce
+		reason = withForce
 	}
 	o.Force = o.Force || w.is(ordersUnguarded)
-	w.wish(func(p *ledger.Proposer, now time.Duration) decide.Entry {
-		e := p.Entry(now, decide.KindOrder)
-		e.Order, e.Actor, e.Reason = &o, o.Actor, o.Reason
-		e.Decide = &decide.Decide{Seen: p.Seen(now)}
-		return e
-	})
+	w.wish(theOperator, decide.KindOrder, reason, func(x *decide.Wish) { x.Order = &o })
 }
 
 // upgrade drains some sites, one after the other, and starts the speaker of those
@@ -89,7 +165,7 @@ func (w *world) upgrade(f *fault) {
 		}
 		w.in(time.Duration(k)*time.Second, func() {
 			if !w.is(upgradeUnasked) {
-				w.order(steadycast.Order{Kind: steadycast.OrderDrain, Site: p.name, Actor: "ada", Reason: "an upgrade", For: 20 * time.Second})
+				w.order(steadycast.Order{Kind: steadycast.OrderDrain, Site: p.name, For: 20 * time.Second})
 			}
 			w.in(8*time.Second, func() {
 				if w.is(upgradeUnasked) && p.up && p.speaker.up {
@@ -105,41 +181,41 @@ func (w *world) upgrade(f *fault) {
 	}
 }
 
-// reviseTable changes the MED of every prefix to the number of the revision.
-func (w *world) reviseTable(*fault) {
-	w.operator.revision++
-	med := uint32(w.operator.revision)
-	w.wish(func(p *ledger.Proposer, now time.Duration) decide.Entry {
-		t := p.View().Table.WithDefaults()
-		t.Revision++
-		for i := range t.Prefixes {
-			m := med
-			t.Prefixes[i].MED = &m
-		}
-		e := p.Entry(now, decide.KindTable)
-		e.Table, e.Actor, e.Reason = &t, "ada", "another MED"
-		e.Decide = &decide.Decide{Seen: p.Seen(now)}
-		return e
-	})
+// goHome ends what people began, when the faults end; they say so several times,
+// because a leader may be missing still.
+func (w *world) goHome() {
+	for k := range 4 {
+		w.in(time.Duration(k)*3*time.Second, func() {
+			w.scoped(decide.KindThaw, decide.Scope{})
+			w.scoped(decide.KindOrderClear, decide.Scope{})
+		})
+	}
 }
 
-// goHome ends what people began, when the faults end; it says so several times,
-// because a leader may be missing still.
-func (o *operator) goHome(w *world) func() {
-	return func() {
-		for k := range 4 {
-			w.in(time.Duration(k)*3*time.Second, func() {
-				w.scoped(decide.KindThaw, decide.Scope{})
-				w.scoped(decide.KindOrderClear, decide.Scope{})
-			})
+// answerDecisions is a person who looks, now and then, what waits for a yes or a no.
+func (w *world) answerDecisions() {
+	w.in(w.between(time.Second, 4*time.Second), w.answerDecisions)
+	d := w.leader()
+	if d == nil {
+		return
+	}
+	for _, x := range d.v.view.Decisions {
+		if x.Answer != steadycast.Waiting {
+			continue
 		}
+		kind := decide.KindApprove
+		if w.now < w.calm && w.dice.IntN(4) == 0 {
+			kind = decide.KindReject
+		}
+		w.wish(theOperator, kind, "an exercise", func(y *decide.Wish) { y.Decision = x.Number })
+		return
 	}
 }
 
 // proposeNonsense puts an entry into the log whose head is right and whose body
 // means nothing.
 func (w *world) proposeNonsense(f *fault) {
-	w.wish(func(p *ledger.Proposer, now time.Duration) decide.Entry {
+	w.enter(func(p *ledger.Proposer, now time.Duration) decide.Entry {
 		stranger := steadycast.Unit{Site: "nowhere", Prefix: w.prefixes[0]}
 		kind := []decide.Kind{decide.KindVoid, decide.KindIn, decide.KindLost, decide.KindVerdict, decide.KindDecide, decide.KindGenesis}[f.x%6]
 		e := p.Entry(now, kind)

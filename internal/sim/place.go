@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/decide"
 )
 
 // place is one site or witness: the host, what serves there, and what the world
@@ -17,10 +18,16 @@ type place struct {
 	ppm     int64
 
 	up      bool
+	demand  int64     // what its clients ask for, in the unit of capacities
 	ill     []illness // of each service of the table
 	lies    lie       // what its prober says of others
 	broken  int       // faults of its prober, which its controls notice
 	selfish int       // faults of its check of itself
+
+	unfit  bool          // it cannot carry out the table that is staged
+	glass  *glass        // what a person did at the node; on its disk
+	kept   *decide.View  // what its ledger had committed; on its disk
+	keptAt time.Duration // when that was written last
 
 	speaker speaker
 	agent   *agent
@@ -53,6 +60,7 @@ func newPlace(w *world, i int, shape *rand.Rand) *place {
 	return &place{
 		w: w, i: i, name: conf.Name, witness: conf.Witness, ppm: shape.Int64N(2*maxDrift+1) - maxDrift,
 		ill:     make([]illness, len(w.table.Services)),
+		demand:  20 + shape.Int64N(41),
 		speaker: speaker{out: make([]bool, len(w.prefixes)), session: true},
 	}
 }

@@ -51,7 +51,9 @@ var faultKinds = []faultKind{
 	{"rogue", "an agent asks to leave without any evidence", 1, (*world).goRogue},
 	{"nonsense", "an entry without meaning reaches the log", 2, (*world).proposeNonsense},
 	{"order", "a person withdraws, drains, announces, freezes, thaws, unlocks", 3, (*world).giveOrder},
-	{"table", "a new revision of the table", 1, (*world).reviseTable},
+	{"glass", "a site is cut off, and a person there withdraws or announces it by hand", 2, (*world).breakGlass},
+	{"forgery", "whoever holds a voter writes orders there that nobody wished, or plays old ones again", 2, (*world).forge},
+	{"table", "a new table is staged, acknowledged and activated; some nodes cannot carry it out, and some go back to an older one", 2, (*world).reviseTable},
 	{"clock", "the wall clock of a voter is stepped", 1, (*world).stepClock},
 }
 

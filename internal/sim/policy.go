@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/steadycast/steadycast/decide"
@@ -15,32 +16,57 @@ import (
 type policy struct {
 	name string
 	tune func(t *decide.Table)
+	// later is the table that comes into force when all have come up; nil for none.
+	later func(t *decide.Table)
 }
 
 // loose is what stands in for "no such guard" where a policy leaves one out.
 const loose = 1000
 
 var policies = []policy{
-	{"all", func(t *decide.Table) {
+	{name: "all", tune: func(t *decide.Table) {
 		t.Guards.FleetBudget, t.Guards.SiteBudget, t.Guards.SiteLongBudget, t.Guards.LockCycles = 2, 2, 4, 3
 		t.Guards.BreakerSites, t.Guards.BreakerPercent = 2, 20
 		setFloor(t, (len(t.Announcers())+1)/2, 1)
 	}},
-	{"floor", func(t *decide.Table) { setFloor(t, (len(t.Announcers())+1)/2, 0) }},
-	{"healthy-floor", func(t *decide.Table) { setFloor(t, 0, 2) }},
-	{"fleet-budget", func(t *decide.Table) { t.Guards.FleetBudget = 2 }},
-	{"site-budget", func(t *decide.Table) { t.Guards.SiteBudget, t.Guards.SiteLongBudget = 1, 2 }},
-	{"lock", func(t *decide.Table) { t.Guards.LockCycles = 2 }},
-	{"cooldown", func(t *decide.Table) { t.Guards.Cooldown = 45 * time.Second }},
-	{"breaker", func(t *decide.Table) { t.Guards.BreakerSites, t.Guards.BreakerPercent = 2, 25 }},
-	{"none", func(*decide.Table) {}},
-	{"groups", func(t *decide.Table) { // the first half of the sites are one provider's: one voice
+	{name: "floor", tune: func(t *decide.Table) { setFloor(t, (len(t.Announcers())+1)/2, 0) }},
+	{name: "healthy-floor", tune: func(t *decide.Table) { setFloor(t, 0, 2) }},
+	{name: "fleet-budget", tune: func(t *decide.Table) { t.Guards.FleetBudget = 2 }},
+	{name: "site-budget", tune: func(t *decide.Table) { t.Guards.SiteBudget, t.Guards.SiteLongBudget = 1, 2 }},
+	{name: "lock", tune: func(t *decide.Table) { t.Guards.LockCycles = 2 }},
+	{name: "cooldown", tune: func(t *decide.Table) { t.Guards.Cooldown = 45 * time.Second }},
+	{name: "breaker", tune: func(t *decide.Table) { t.Guards.BreakerSites, t.Guards.BreakerPercent = 2, 25 }},
+	{name: "none", tune: func(*decide.Table) {}},
+	{name: "groups", tune: func(t *decide.Table) { // the first half of the sites are one provider's: one voice
 		for i := range t.Sites {
 			if i < len(t.Sites)/2 {
 				t.Sites[i].Group = "carrier"
 			}
 		}
 	}},
+	{name: "capacity", tune: func(t *decide.Table) { // of every other site it is known where its clients go
+		t.Prefixes = t.Prefixes[:1]
+		for i := range t.Services {
+			t.Services[i].Prefixes = t.Services[i].Prefixes[:1]
+		}
+		n := len(t.Announcers())
+		for i := range n {
+			t.Sites[i].Capacity = 100
+			if n > 2 && i%2 == 0 {
+				t.Sites[i].Spill = []decide.Spill{{Site: t.Sites[(i+1)%n].Name, Percent: 60}, {Site: t.Sites[(i+2)%n].Name, Percent: 40}}
+			}
+		}
+	}},
+	{name: "approve", tune: func(*decide.Table) {}, later: func(t *decide.Table) { setMode(t, decide.ModeApprove) }},
+	{name: "observe", tune: func(*decide.Table) {}, later: func(t *decide.Table) { setMode(t, decide.ModeObserve) }},
+}
+
+// setMode makes automation ask, or only look.
+func setMode(t *decide.Table, mode string) {
+	t.Services = slices.Clone(t.Services)
+	for i := range t.Services {
+		t.Services[i].Mode = mode
+	}
 }
 
 func setFloor(t *decide.Table, floor, healthy int) {

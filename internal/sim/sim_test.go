@@ -83,7 +83,8 @@ func TestSchedules(t *testing.T) {
 	for _, what := range []string{
 		"withdrawn", "returned", "granted deprefer", "permit given up", "ledger lost", "lost against its will", "voter dies",
 		"agent dies", "refused by evidence", "refused by breaker", "refused by cooldown", "refused by site budget", "refused by phase",
-		"entry void", "entry in", "entry lost", "entry found", "entry table", "entry tick", "order withdraw", "order drain", "order announce",
+		"entry void", "entry in", "entry lost", "entry found", "entry tick", "table activated", "rolled back",
+		"forged", "refused by authority", "approved return", "approved withdraw", "glass broken to withdraw", "glass broken to announce", "glass mended", "order withdraw", "order drain", "order announce",
 	} {
 		if rep.Happened[what] == 0 {
 			t.Errorf("never happened: %s", what)

@@ -38,7 +38,7 @@ type world struct {
 	plan     []fault
 	blackout time.Duration // no observation arrives before
 	lost     []byte        // the copy of the ledger that a disaster leaves
-	operator operator
+	people   people
 
 	judge *judge
 }
@@ -120,6 +120,7 @@ func newWorld(seed uint64, o Options) *world {
 	for i := range voters {
 		w.voters = append(w.voters, newVoter(w, i, voters, shape))
 	}
+	w.people = newPeople(seed)
 	w.plan = drawPlan(w, stream(seed, streamPlan))
 	return w
 }
@@ -142,7 +143,11 @@ func (w *world) run() {
 			w.at(f.at, func() { w.strike(f) })
 		}
 	}
-	w.at(w.calm, w.operator.goHome(w))
+	w.at(w.calm, w.goHome)
+	if w.later() {
+		w.at(firstFault-6*time.Second, func() { w.apply(w.inForce(), true) })
+		w.answerDecisions()
+	}
 	w.judge.schedule()
 	for w.judge.violation == nil {
 		e, ok := w.agenda.pop()
@@ -154,6 +159,19 @@ func (w *world) run() {
 		w.mix(uint64(e.at))
 		e.do()
 	}
+}
+
+// later reports whether the table that the schedule is decided by comes into force
+// only when all have come up.
+func (w *world) later() bool { return findPolicy(w.o.Policy).later != nil }
+
+// inForce is the table that the machines are to be given, now.
+func (w *world) inForce() decide.Table {
+	t := w.bendTable(w.table)
+	if p := findPolicy(w.o.Policy); p.later != nil && !w.is(modeUnasked) {
+		p.later(&t)
+	}
+	return t
 }
 
 // chosen reports whether a fault of the plan is to happen.

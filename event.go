@@ -26,6 +26,7 @@ const (
 	EventDecision EventKind = "decision" // what waits for a person's yes began, was answered or ended
 	EventPlan     EventKind = "plan"     // a plan or a step of it began, went on or ended
 	EventOperator EventKind = "operator" // who may sign orders was changed
+	EventNames    EventKind = "names"    // a person set the mode of the answers, or switched a member of a name
 	EventShare    EventKind = "share"    // DNS sends a site more or fewer of its clients
 )
 

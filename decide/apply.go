@@ -136,6 +136,8 @@ func (a *applying) body() string {
 		return a.dismiss(e.Name)
 	case KindShare:
 		return a.share(*e.Share, e.Force)
+	case KindNames:
+		return a.names(*e.Names)
 	case KindRamp:
 		a.judgeRamps()
 		return ""

@@ -55,6 +55,8 @@ type Entry struct {
 	Decision uint64 `json:"decision,omitempty"`
 	// Share is how much of its clients a site takes.
 	Share *ShareOrder `json:"share,omitempty"`
+	// Names is what a person wants of the answers.
+	Names *NamesOrder `json:"names,omitempty"`
 	// Name is that of an operator.
 	Name string `json:"name,omitempty"`
 	// Plan is what a person wants of a plan, Step what a node says of a step of one.
@@ -103,6 +105,7 @@ const (
 	KindLocal      Kind = "local"          // what a person did at a node without a ledger: Order, by the node's own word
 	KindOperator   Kind = "operator"       // an admin lets a person in, or changes his role or key: Operator
 	KindDismiss    Kind = "dismiss"        // an admin ends what a person may: Name
+	KindNames      Kind = "names"          // a person sets the mode of the answers, or switches a member: Names
 	KindShare      Kind = "share"          // a person or a plan moves clients by DNS: Share, perhaps Force
 	KindRamp       Kind = "ramp"           // returning sites go a step on, or back: Decide, with what they saw
 	KindPlan       Kind = "plan"           // a person begins a plan or steers it: Plan

@@ -101,6 +101,7 @@ var kinds = []kindBodies{
 	{KindOperator, bodyOperator, 0, steadycast.Admin},
 	{KindDismiss, bodyName, 0, steadycast.Admin},
 	{KindShare, bodyShare, bodyForce, steadycast.Mover},
+	{KindNames, bodyNames, 0, steadycast.Mover},
 	{KindRamp, bodyDecide, 0, nobody},
 	{KindPlan, bodyPlan, 0, steadycast.Mover},
 	{KindStep, bodyStep, bodyDecide, nobody},
@@ -148,6 +149,7 @@ const (
 	bodyWaive
 	bodyForce
 	bodyShare
+	bodyNames
 	bodyWithin
 	bodyPlan
 	bodyStep
@@ -177,6 +179,7 @@ func (e Entry) bodies() body {
 		{len(e.Waive) > 0, bodyWaive},
 		{e.Force, bodyForce},
 		{e.Share != nil, bodyShare},
+		{e.Names != nil, bodyNames},
 		{e.ConfirmWithin != 0, bodyWithin},
 		{e.Plan != nil, bodyPlan},
 		{e.Step != nil, bodyStep},

@@ -59,6 +59,9 @@ type state struct {
 	Moves moves `json:"moves,omitzero"`
 	// Plans are those that were begun.
 	Plans planBook `json:"plans,omitzero"`
+	// Names is what people ordered of the answers. Its lists are replaced, and never
+	// written in place.
+	Names NamesView `json:"names,omitzero"`
 
 	index *index
 }

@@ -99,6 +99,9 @@ func (s *state) sound() error {
 	if err := s.soundMoves(); err != nil {
 		return err
 	}
+	if err := s.soundNames(); err != nil {
+		return err
+	}
 	for _, u := range s.Units {
 		if u.Lost && u.Phase != steadycast.In || u.Depreferred && u.Phase == steadycast.Out {
 			return fmt.Errorf("%s is %s, lost %t, depreferred %t, which cannot be", u.Unit, u.Phase, u.Lost, u.Depreferred)

@@ -35,6 +35,8 @@ type View struct {
 	Shares []ShareView `json:"shares,omitempty"`
 	// Plans are the runs of plans that are proposed, under way or remembered, oldest first.
 	Plans []PlanRun `json:"plans,omitempty"`
+	// Names is what people ordered of the answers.
+	Names NamesView `json:"names,omitzero"`
 	// Fleet is whose ledger it is; empty for a node's own.
 	Fleet string `json:"fleet,omitempty"`
 	// Operators in order of name. Without any, orders need no signature.
@@ -169,6 +171,7 @@ func (s *state) view() View {
 		v.Decisions = append(v.Decisions, d)
 	}
 	v.Shares = s.shares()
+	v.Names = s.Names
 	v.Prefixes = make([]PrefixView, 0, len(s.Prefixes))
 	used, limit := 0, 0
 	if len(s.Table.Announcers()) > 1 {

@@ -57,7 +57,8 @@ type Wish struct {
 	Force    bool                 `json:"force,omitempty"`
 	Share    *ShareOrder          `json:"share,omitempty"`
 	// Of is the digest of the signed stage that an activation is for; see [Seal].
-	Of string `json:"of,omitempty"`
+	Of    string      `json:"of,omitempty"`
+	Names *NamesOrder `json:"names,omitempty"`
 	// ConfirmWithin is how long the table is on trial.
 	ConfirmWithin time.Duration `json:"confirm_within_ns,omitempty"`
 	Plan          *PlanWish     `json:"plan,omitempty"`
@@ -118,6 +119,8 @@ func (w Wish) String() string {
 		text = w.Order.Kind.String() + " " + w.Order.Site
 	case w.Scope != nil:
 		text += w.Scope.args()
+	case w.Names != nil:
+		text = w.Names.String()
 	case w.Share != nil:
 		text = strings.TrimSpace("share "+w.Share.Site+" "+w.Share.Service) + " " + Percent(w.Share.Permille)
 	case w.Plan != nil:
@@ -140,7 +143,7 @@ func (w Wish) Into(e *Entry) {
 	e.Kind, e.Actor, e.Reason = w.Kind, w.By, w.Reason
 	e.Scope, e.Operator, e.Name, e.Decision = w.Scope, w.Operator, w.Name, w.Decision
 	e.Table, e.Revision, e.Waive, e.Force = w.Table, w.Revision, w.Waive, w.Force
-	e.Share = w.Share
+	e.Share, e.Names = w.Share, w.Names
 	e.ConfirmWithin = w.ConfirmWithin
 	e.Plan = w.Plan
 	if w.Order != nil {

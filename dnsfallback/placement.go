@@ -161,3 +161,29 @@ func (s Steered) withDefaults(z Zone) Steered {
 	}
 	return s
 }
+
+// Members are the names by which members of names and pools can be switched, each
+// choice/member, in the order of the settings.
+func (p Placement) Members() []string {
+	var out []string
+	add := func(choice string, members []Member) {
+		for _, m := range members {
+			out = append(out, choice+"/"+cmp.Or(m.Name, m.Site, m.Pool))
+		}
+	}
+	for _, z := range p.Zones {
+		apex, err := parseName(z.Name, root)
+		if err != nil {
+			continue
+		}
+		for _, s := range z.Names {
+			if n, err := parseName(s.Name, apex); err == nil {
+				add(n.text(), s.Members)
+			}
+		}
+	}
+	for _, o := range p.Pools {
+		add(o.Name, o.Members)
+	}
+	return out
+}

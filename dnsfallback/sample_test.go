@@ -136,3 +136,32 @@ func TestRoomForOneself(t *testing.T) {
 		t.Errorf("its own test: %v", err)
 	}
 }
+
+// TestMembersAreTheKeys: the names by which members are switched are those that the
+// policy looks them up by.
+func TestMembersAreTheKeys(t *testing.T) {
+	a := []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	set := Placement{
+		Zones: []Zone{{Name: "Example.com", NS: []string{"ns.example.net."}, Names: []Steered{
+			{Name: "@", Choice: Choice{Service: "web", Members: []Member{{Site: "fra", Addresses: a}}}},
+			{Name: "*.WWW", Choice: Choice{Service: "web", Members: []Member{{Name: "one", Site: "fra", Addresses: a}, {Pool: "rest"}}}},
+		}}},
+		Pools: []Pool{{Name: "rest", Choice: Choice{Service: "web", Members: []Member{{Site: "ams", Addresses: a}}}}},
+	}
+	p, ps := NewPolicy(1, set, Known{})
+	if len(ps) > 0 {
+		t.Fatal(ps)
+	}
+	var keys []string
+	for _, o := range p.pools {
+		for _, m := range o.members {
+			keys = append(keys, m.key)
+		}
+	}
+	got := set.Members()
+	slices.Sort(keys)
+	slices.Sort(got)
+	if !slices.Equal(keys, got) {
+		t.Errorf("%v; want %v", got, keys)
+	}
+}

@@ -16,7 +16,7 @@ import (
 
 func newDNSCommand(c *cli) *cobra.Command {
 	cmd := runDNS(c)
-	cmd.AddCommand(newResolveCommand(c), newDNSStatusCommand(c))
+	cmd.AddCommand(newResolveCommand(c), newDNSStatusCommand(c), newModeCommand(c), newSwitchCommand(c))
 	return cmd
 }
 

@@ -27,7 +27,8 @@ func State(v *decide.View, at time.Time) dnsfallback.FleetState {
 
 // StateIn is State on another rung of the ladder than the one that was ordered.
 func StateIn(v *decide.View, at time.Time, mode Mode) dnsfallback.FleetState {
-	s := dnsfallback.FleetState{At: at, Minimal: mode == Minimal, Sites: map[string]dnsfallback.SiteState{}}
+	v = held(v)
+	s := dnsfallback.FleetState{At: at, Minimal: mode == Minimal, Members: members(v), Sites: map[string]dnsfallback.SiteState{}}
 	for _, place := range v.Table.Sites {
 		if place.Witness {
 			continue

@@ -143,6 +143,8 @@ func (s *Snapshot) judge(w *decide.Wish) ([]string, error) {
 		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("no decision %d waits", w.Decision), Next: "steadycast decisions"}
 	case w.Kind == decide.KindPlan && w.Plan != nil:
 		return s.followsPlan(w.Plan)
+	case w.Kind == decide.KindNames && w.Names != nil:
+		return s.followsNames(w.Names)
 	case w.Kind == decide.KindShare && w.Share != nil:
 		return s.followsShare(w.Share)
 	case w.Kind == decide.KindStage && w.Table != nil:
@@ -181,6 +183,9 @@ func commandOfWish(w *decide.Wish) string {
 			verb = v
 		}
 		return commandOf(verb, w.Scope.Site, []netip.Prefix{w.Scope.Prefix}, w.Reason)
+	}
+	if w.Names != nil {
+		return commandOf(w.Names.String(), "", nil, w.Reason)
 	}
 	if w.Share != nil {
 		verb := "share " + w.Share.Site + " " + decide.Percent(w.Share.Permille)

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/steadycast/steadycast"
@@ -46,8 +47,9 @@ type viewDelta struct {
 	Operators *[]decide.OperatorView `json:"operators,omitempty"`
 	Shares    *[]decide.ShareView    `json:"shares,omitempty"`
 	// Plans are the runs that are new or changed, and Runs the numbers of all.
-	Plans []decide.PlanRun `json:"plans,omitempty"`
-	Runs  *[]uint64        `json:"runs,omitempty"`
+	Plans []decide.PlanRun  `json:"plans,omitempty"`
+	Runs  *[]uint64         `json:"runs,omitempty"`
+	Names *decide.NamesView `json:"names,omitempty"`
 }
 
 // difference is what makes was into is. ok is false when a new table makes that
@@ -95,6 +97,9 @@ func difference(was, is *decide.View) (d viewDelta, ok bool) {
 	}
 	if !slices.Equal(was.Operators, is.Operators) {
 		d.Operators = whole(is.Operators)
+	}
+	if !reflect.DeepEqual(was.Names, is.Names) {
+		d.Names = &is.Names
 	}
 	if !slices.Equal(was.Shares, is.Shares) {
 		d.Shares = whole(is.Shares)
@@ -153,6 +158,9 @@ func (d *viewDelta) follow(was *decide.View) (decide.View, error) {
 	}
 	if d.Operators != nil {
 		is.Operators = *d.Operators
+	}
+	if d.Names != nil {
+		is.Names = *d.Names
 	}
 	if d.Shares != nil {
 		is.Shares = *d.Shares

@@ -72,7 +72,7 @@ func TestDeltaFollows(t *testing.T) {
 		apply(decide.KindGenesis, func(e *decide.Entry) { e.Table, e.Charter = &table, &decide.Charter{Fleet: "test"} })
 		for range rapid.IntRange(1, 40).Draw(rt, "entries") {
 			site := rapid.SampledFrom(sites).Draw(rt, "site")
-			switch k := rapid.SampledFrom([]decide.Kind{decide.KindTick, decide.KindVerdict, decide.KindVerdict, decide.KindDecide, decide.KindIn, decide.KindOrder, decide.KindOrderClear, decide.KindFreeze, decide.KindThaw, decide.KindTable, decide.KindStage, decide.KindAck, decide.KindAck, decide.KindActivate, decide.KindActivate, decide.KindConfirm, decide.KindRevert, decide.KindOperator, decide.KindShare, decide.KindPlan, decide.KindStep, decide.KindStep, decide.KindEpoch}).Draw(rt, "kind"); k {
+			switch k := rapid.SampledFrom([]decide.Kind{decide.KindTick, decide.KindVerdict, decide.KindVerdict, decide.KindDecide, decide.KindIn, decide.KindOrder, decide.KindOrderClear, decide.KindFreeze, decide.KindThaw, decide.KindTable, decide.KindStage, decide.KindAck, decide.KindAck, decide.KindActivate, decide.KindActivate, decide.KindConfirm, decide.KindRevert, decide.KindOperator, decide.KindShare, decide.KindNames, decide.KindNames, decide.KindPlan, decide.KindStep, decide.KindStep, decide.KindEpoch}).Draw(rt, "kind"); k {
 			case decide.KindVerdict:
 				apply(k, func(e *decide.Entry) {
 					e.Verdicts = []steadycast.Verdict{{Site: site, Service: "web", State: rapid.SampledFrom([]steadycast.State{steadycast.Healthy, steadycast.Unhealthy}).Draw(rt, "state"), Reason: "r"}}
@@ -148,6 +148,10 @@ func TestDeltaFollows(t *testing.T) {
 			case decide.KindShare:
 				apply(k, func(e *decide.Entry) {
 					e.Share = &decide.ShareOrder{Site: site, Permille: rapid.SampledFrom([]int{0, 50, decide.Whole}).Draw(rt, "permille")}
+				})
+			case decide.KindNames:
+				apply(k, func(e *decide.Entry) {
+					e.Names = rapid.SampledFrom([]*decide.NamesOrder{{Mode: "normal"}, {Mode: "conservative"}, {Mode: "frozen"}, {Mode: "minimal"}, {Member: "www/fra", To: "down"}, {Member: "www/fra", To: "automatic"}}).Draw(rt, "names")
 				})
 			case decide.KindEpoch:
 				apply(k, func(e *decide.Entry) { e.Epoch++ })

@@ -88,6 +88,7 @@ type Site struct {
 	ledgerAt    steadycast.Fence  // where it stood when it failed last
 	frozen      bool              // by itself, for want of a ledger
 	local       *steadycast.Order // of a person at this node, without a ledger
+	stale       Outdated          // of one service; without a reason there is none
 	outdated    string            // why the node acts on another table than the fleet; empty while it does not
 	speakerGone string            // why the speaker cannot be reached; empty when it can
 
@@ -169,7 +170,11 @@ func (s *Site) Step(now Now, in Input) []Effect {
 		}
 		dirty = true
 	case Outdated:
-		s.outdated = in.Reason
+		if in.Service != "" {
+			s.stale = in
+		} else {
+			s.outdated = in.Reason
+		}
 		dirty = true
 	case Elsewhere:
 		dirty = s.lookedElsewhere(in) || dirty

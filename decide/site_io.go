@@ -88,8 +88,9 @@ type Viewed struct {
 }
 
 // Outdated says that the node acts on another table than the fleet's, and cannot
-// follow; an empty reason ends it. What it announces is depreferred meanwhile.
-type Outdated struct{ Reason string }
+// follow; an empty reason ends it. What it announces is depreferred meanwhile. With
+// a service, only that does: what answers for it here goes by old state.
+type Outdated struct{ Reason, Service string }
 
 // Local is what a person at this node ordered while there is no ledger; nil ends
 // it. It stands above what the ledger said last.

@@ -164,6 +164,8 @@ func (st *story) command(ws []string) {
 	case "load":
 		n, _ := strconv.ParseInt(args[0], 10, 64)
 		st.step(Loaded{Load: n, From: st.now})
+	case "names": // SERVICE REASON…
+		st.step(Outdated{Service: args[0], Reason: strings.Join(args[1:], " ")})
 	case "outdated":
 		st.step(Outdated{Reason: strings.Join(args, " ")})
 	case "unfenced":

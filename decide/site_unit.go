@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/steadycast/steadycast"
 )
@@ -269,7 +270,11 @@ func (s *Site) isolate(u *unit) {
 // lag depreferences while the node cannot follow the fleet's table. It needs no
 // permit, as in isolate: others know better what is wanted.
 func (s *Site) lag(u *unit) {
-	lags := s.outdated != "" && u.announced
+	why := s.outdated
+	if why == "" && s.stale.Reason != "" && slices.ContainsFunc(u.services, func(i int) bool { return s.services[i].conf.Name == s.stale.Service }) {
+		why = s.stale.Reason
+	}
+	lags := why != "" && u.announced
 	if lags == u.lags {
 		return
 	}
@@ -277,10 +282,10 @@ func (s *Site) lag(u *unit) {
 	switch {
 	case !u.announced || u.draining:
 	case lags:
-		u.reason = "depreferred: " + s.outdated
+		u.reason = "depreferred: " + why
 		s.route(u, "announced", "depreferred")
 	default:
-		u.reason = "the node acts on the fleet's table again"
+		u.reason = "the node acts on the fleet's newest state again"
 		s.route(u, "depreferred", "announced")
 	}
 }

@@ -43,6 +43,8 @@ type Options struct {
 	Counts func() (map[netip.Prefix]uint64, error)
 	// LoadFile is where what the site carries is written; empty where nobody does.
 	LoadFile string
+	// Names is the server of names on this node; the zero value if there is none.
+	Names Names
 	// Ledger is [ledger.Local] in solo, a [ledger.Client] in a fleet.
 	Ledger ledger.Ledger
 	// FallbackURL is where a newer signed table may be while there is no ledger; empty
@@ -249,6 +251,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.o.StateDir != "" && a.o.Derive != nil {
 		helpers.Go(func() { a.watchSeal(ctx) })
+	}
+	if a.o.Names.Health != "" && a.o.Names.Service != "" {
+		helpers.Go(func() { a.watchNames(ctx, a.o.Names) })
 	}
 	if a.o.StateDir != "" {
 		keeper.Go(func() { a.stayAlive(ctx) })

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/answers"
 	"github.com/steadycast/steadycast/internal/api"
 	"github.com/steadycast/steadycast/internal/config"
 	"github.com/steadycast/steadycast/internal/ledger"
@@ -57,6 +58,7 @@ func Daemon(ctx context.Context, p *role.Process, o DaemonOptions) error {
 	opts := Options{
 		Site: cfg.Node.Site, Node: cfg.Node.Node, Fleet: cfg.Node.Fleet, Mode: cfg.Node.Mode, Version: version.Version,
 		StateDir: cfg.Node.StateDir, Isolated: cfg.Node.Isolated, LastResort: cfg.Node.LastResort,
+		Names:    Names{answers.HealthFile(cfg.Node.RunDir), cfg.Node.DNS.Service},
 		LoadFile: cfg.Node.LoadFile, Events: ring, Logger: log, Jitter: rand.N(maxJitter), Alive: p.Alive, AliveWithin: p.Beat(),
 		Speak: func(o speaker.Options) (speaker.Interface, error) {
 			return speaker.Dial(cfg.Node.SpeakerSocket, o), nil

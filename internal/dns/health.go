@@ -4,15 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
-)
 
-// HealthFile is where a server says how its own answers are, in the form that
-// checks of kind file read: up, or down and why, written anew once a second. What
-// was not written for some seconds is unknown there.
-func HealthFile(runDir string) string { return filepath.Join(runDir, "dns.health") }
+	"github.com/steadycast/steadycast/internal/answers"
+)
 
 const (
 	testEvery = time.Second
@@ -27,27 +23,14 @@ type health struct {
 	stale string // "" while the state is fresh
 }
 
-// staleWord stands behind up while the answers are of old state.
-const staleWord = "stale:"
-
 func (h health) String() string {
 	switch {
 	case h.wrong != "":
 		return "down " + h.wrong
 	case h.stale != "":
-		return "up " + staleWord + " " + h.stale
+		return "up " + answers.StaleWord + " " + h.stale
 	}
 	return "up its own answers are right"
-}
-
-// Stale reads why a server's answers are stale from the content of its health
-// file; "" while they are not.
-func Stale(text string) string {
-	line, _, _ := strings.Cut(text, "\n")
-	if _, why, ok := strings.Cut(line, "up "+staleWord+" "); ok {
-		return why
-	}
-	return ""
 }
 
 // tell writes the health file. It is in the directory of the sockets, which does

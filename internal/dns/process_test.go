@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/answers"
 	"github.com/steadycast/steadycast/internal/api"
 	"github.com/steadycast/steadycast/internal/loopback"
 )
@@ -234,7 +235,7 @@ func TestLife(t *testing.T) {
 	var index atomic.Uint64
 	cmd := h.start()
 	health := func() string {
-		b, _ := os.ReadFile(HealthFile(h.dir))
+		b, _ := os.ReadFile(answers.HealthFile(h.dir))
 		return strings.TrimSpace(string(b))
 	}
 	eventually(t, "it says that it does not answer yet", func() bool { return strings.HasPrefix(health(), "down it does not answer yet") })
@@ -345,7 +346,7 @@ func TestStaleWord(t *testing.T) {
 		if c.h.wrong != "" {
 			want = ""
 		}
-		if got := Stale(c.text + "\n"); got != want {
+		if got := answers.Stale(c.text + "\n"); got != want {
 			t.Errorf("%q is stale because %q", c.text, got)
 		}
 	}

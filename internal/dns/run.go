@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast/dnsfallback"
+	"github.com/steadycast/steadycast/internal/answers"
 	"github.com/steadycast/steadycast/internal/config"
 	"github.com/steadycast/steadycast/internal/ledger"
 	"github.com/steadycast/steadycast/internal/metrics"
@@ -202,7 +203,7 @@ func (d *daemon) answer(ctx context.Context) error {
 // watchHealth tests the server's answers and says what came of it, once a second.
 // A health that was not said for some seconds is unknown to whoever reads it.
 func (d *daemon) watchHealth(ctx context.Context) {
-	path := HealthFile(d.o.Config.Node.RunDir)
+	path := answers.HealthFile(d.o.Config.Node.RunDir)
 	defer os.Remove(path)
 	tick := time.NewTicker(testEvery)
 	defer tick.Stop()

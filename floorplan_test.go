@@ -35,7 +35,7 @@ var floorplan = map[string]string{
 	"internal/speaker": ". bgp internal/role",                                               // the speaker's process and its client; no decide, no ledger
 	"internal/api":     ". decide",                                                          // wire types, server, client
 	"internal/metrics": ". decide dnsfallback internal/api",                                 // the only file that names metrics
-	"internal/agent":   ". decide probe bgp dnsfallback internal/answers internal/config internal/ledger internal/mesh internal/pki internal/role internal/speaker internal/api internal/metrics",
+	"internal/agent":   ". decide probe bgp dnsfallback internal/answers internal/config internal/ledger internal/mesh internal/pki internal/role internal/speaker internal/api internal/metrics internal/count",
 
 	"internal/loopback":      "", // gives a test an address of its own; only tests use it
 	"internal/tools/testsum": "", // reads the output of the tests; knows nothing of ours
@@ -45,6 +45,8 @@ var floorplan = map[string]string{
 	"internal/dns": ". decide dnsfallback internal/answers internal/config internal/ledger internal/api internal/metrics internal/role", // the server's process
 
 	"internal/demo": ". decide dnsfallback internal/answers internal/config probe bgp bgp/sink internal/ledger internal/voter internal/pki internal/mesh internal/role internal/speaker internal/api internal/agent", // a fleet in one process
+
+	"internal/count": "", // counts packets in the kernel; knows no fleet
 
 	"internal/rto": "decide probe dnsfallback internal/config", // adds up a failover's time from what is configured
 
@@ -67,6 +69,7 @@ var floorplan = map[string]string{
 var doors = map[string][]string{
 	"github.com/osrg/gobgp":                {"bgp", "bgp/sink"},
 	"github.com/vishvananda/netlink":       {"bgp"},
+	"github.com/google/nftables":           {"internal/count"},
 	"github.com/miekg/dns":                 {"probe", "dnsfallback"},
 	"github.com/spf13/viper":               {"internal/config"},
 	"go.yaml.in/yaml":                      {"internal/config", "lab"},

@@ -38,9 +38,12 @@ type Options struct {
 	Isolated string
 	// LastResort as in [decide.SiteOptions]; 0 is never.
 	LastResort time.Duration
-	// Counts are how many packets ever came for each prefix, of those that are
-	// counted on this host; nil where none are.
-	Counts func() (map[netip.Prefix]uint64, error)
+	// Counts are how many packets ever came for each of the prefixes, from one
+	// goroutine; nil where they are not counted. LoadPackets: their rate is the load.
+	Counts      func([]netip.Prefix) (map[netip.Prefix]uint64, error)
+	LoadPackets bool
+	// LoadTarget is a Prometheus server, and LoadQuery what gives the load there.
+	LoadTarget, LoadQuery string
 	// LoadFile is where what the site carries is written; empty where nobody does.
 	LoadFile string
 	// Names is the server of names on this node; the zero value if there is none.
@@ -245,6 +248,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	helpers.Go(func() { a.others.run(ctx) })
 	a.recallCuts()
 	helpers.Go(func() { a.watchOthers(ctx) })
+	if a.o.Counts != nil {
+		helpers.Go(func() { a.watchTraffic(ctx) })
+	}
+	if a.o.LoadQuery != "" {
+		helpers.Go(func() { a.watchFigure(ctx, a.o.LoadTarget, a.o.LoadQuery) })
+	}
 	var keeper sync.WaitGroup
 	if a.o.LoadFile != "" {
 		helpers.Go(func() { a.watchLoad(ctx, a.o.LoadFile) })

@@ -20,19 +20,15 @@ import (
 )
 
 // What became of routes that left: [decide.Cutter] judges, and here it is told,
-// once a second and whenever what is announced changes. All but others belongs to
-// the owner.
+// once a second and whenever what is announced changes.
 
 // cuts is what the agent knows of them.
 type cuts struct {
 	judge *decide.Cutter
-	// counted is the last count of packets, rates what came of it; nil without.
-	counted   map[netip.Prefix]uint64
-	countedAt decide.Now
-	rates     map[netip.Prefix]int64
-	uncounted string // why nothing is counted, said once
-	kept      bool   // what is on disk is what is known
-	due       bool   // what is announced has changed
+	kept  bool // what is on disk is what is known
+	due   bool // what is announced has changed
+	// rates are what comes for each prefix in a second; nil where nothing is counted.
+	rates atomic.Pointer[map[netip.Prefix]int64]
 	// open: a cut is not done, and others are asked how far they are.
 	open   atomic.Bool
 	others atomic.Pointer[others]
@@ -49,8 +45,6 @@ const (
 	cutsFile = "cuts.json"
 	// asked is how old what the ledger said of others may be.
 	othersFresh = 5 * time.Second
-	// leastCount is the shortest time that a rate is made of.
-	leastCount = 500 * time.Millisecond
 )
 
 // recallCuts reads what was kept. A cut that was going on goes on; a file that
@@ -112,7 +106,10 @@ func (a *Agent) lookAtCuts() {
 		return
 	}
 	x := a.site.Explain()
-	a.count()
+	var rates map[netip.Prefix]int64
+	if r := a.cuts.rates.Load(); r != nil {
+		rates = *r
+	}
 	view := a.o.Ledger.View()
 	failing := failingBy(&view.Table, x.Services)
 	facts := make([]decide.CutFacts, 0, len(x.Units))
@@ -125,7 +122,7 @@ func (a *Agent) lookAtCuts() {
 		if s := failing[u.Unit.Prefix]; s != nil {
 			f.Failing, f.Voices = s.Failing, s.Fresh
 		}
-		f.Rate, f.Counted = a.cuts.rates[u.Unit.Prefix]
+		f.Rate, f.Counted = rates[u.Unit.Prefix]
 		if !f.Announced {
 			a.takers(&f, &view)
 		}
@@ -246,29 +243,44 @@ func (a *Agent) fenceOf(f *decide.CutFacts) steadycast.Fence {
 	return f.Fence
 }
 
-// count makes rates of what was counted.
-func (a *Agent) count() {
-	now := a.now()
-	if a.o.Counts == nil || a.cuts.counted != nil && now-a.cuts.countedAt < leastCount {
-		return
-	}
-	counts, err := a.o.Counts()
-	if err != nil {
-		if a.cuts.uncounted != err.Error() {
-			a.cuts.uncounted = err.Error()
-			a.o.Logger.Warn("what comes for the prefixes is not counted", "why", err)
+// watchTraffic counts what comes, once a second, until ctx ends. What cannot be
+// counted is said once, and counts for nothing.
+func (a *Agent) watchTraffic(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var last map[netip.Prefix]uint64
+	var at time.Time
+	said := ""
+	for {
+		counts, err := a.o.Counts(a.prefixes())
+		now := time.Now()
+		if err != nil {
+			if said != err.Error() {
+				said = err.Error()
+				a.o.Logger.Warn("what comes for the prefixes is not counted", "why", said)
+			}
+			a.cuts.rates.Store(nil)
+		} else {
+			said = ""
+			rates, sum := map[netip.Prefix]int64{}, int64(0)
+			for p, n := range counts {
+				if was, ok := last[p]; ok && n >= was {
+					rates[p] = perSecond(n-was, now.Sub(at))
+					sum += rates[p]
+				}
+			}
+			a.cuts.rates.Store(&rates)
+			if a.o.LoadPackets && len(rates) == len(counts) && len(rates) > 0 {
+				a.load(ctx, sum, now)
+			}
 		}
-		a.cuts.counted, a.cuts.rates = nil, nil
-		return
-	}
-	a.cuts.uncounted = ""
-	rates := map[netip.Prefix]int64{}
-	for p, n := range counts {
-		if was, ok := a.cuts.counted[p]; ok && n >= was {
-			rates[p] = perSecond(n-was, now-a.cuts.countedAt)
+		last, at = counts, now
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
 		}
 	}
-	a.cuts.counted, a.cuts.countedAt, a.cuts.rates = counts, now, rates
 }
 
 // perSecond rounds up: a single packet is not none.

@@ -33,7 +33,7 @@ func (x *traffic) flow(rate float64) {
 	x.at, x.rate = time.Now(), rate
 }
 
-func (x *traffic) counts() (map[netip.Prefix]uint64, error) {
+func (x *traffic) counts([]netip.Prefix) (map[netip.Prefix]uint64, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return map[netip.Prefix]uint64{prefix: uint64(x.n + x.rate*time.Since(x.at).Seconds())}, nil
@@ -59,7 +59,7 @@ func TestCutIsProven(t *testing.T) {
 		clients := &traffic{at: time.Now(), rate: 1000}
 		start := func() (a *Agent, stop func()) {
 			a, err := New(Options{
-				Site: "fra", Node: "fra-1", Fleet: "test", Solo: true, Ledger: local, Logger: quiet, StateDir: dir, Counts: clients.counts,
+				Site: "fra", Node: "fra-1", Fleet: "test", Solo: true, Ledger: local, Logger: quiet, StateDir: dir, Counts: clients.counts, LoadPackets: true,
 				Plan: Plan{Table: table, Probes: []probe.Service{{Name: "web", Subject: "fra", Vantage: "fra", Interval: time.Second, FastInterval: 200 * time.Millisecond,
 					Checks: []probe.Check{{Name: "address", Kind: "vip", Target: prefix.Addr().String()}}}}},
 				Speak: func(o speaker.Options) (speaker.Interface, error) {
@@ -99,6 +99,9 @@ func TestCutIsProven(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		if m.wire() != "normal" {
 			t.Fatalf("the prefix is %s", m.wire())
+		}
+		if sites, err := local.Sites(t.Context()); err != nil || len(sites) != 1 || sites[0].Load == nil || sites[0].Load.Load != 1000 {
+			t.Fatalf("the load that is told: %+v, %v", sites, err)
 		}
 		m.keeps(true)
 		order := steadycast.Order{Kind: steadycast.OrderWithdraw, Site: "fra", Actor: "ann", Reason: "test", Force: true}

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/probe"
 )
 
 // What a site carries is measured by whoever can: a script writes it into a file,
-// and the site's beats tell the ledger. How old a figure is, the file says: one
+// Prometheus is asked, or the packets are counted (cut.go); and the site's beats
+// tell the ledger. How old a figure is, the file says: one
 // that is no longer written is told with its age, and soon says nothing.
 
 // loadEvery is how often the file is looked at.
@@ -43,6 +45,49 @@ func readLoad(path string) (load int64, written time.Time, err error) {
 	return load, st.ModTime(), nil
 }
 
+// load tells the owner what the site carried at a time.
+func (a *Agent) load(ctx context.Context, load int64, at time.Time) {
+	in := decide.Loaded{Load: load, From: a.now() - max(time.Since(at), 0)}
+	select {
+	case a.calls <- func() { a.step(in) }:
+	case <-ctx.Done():
+	}
+}
+
+// figureEvery is how often Prometheus is asked, and figureWithin how long it may take.
+const figureEvery, figureWithin = 10 * time.Second, 5 * time.Second
+
+// watchFigure tells the owner what a query of Prometheus gives, until ctx ends.
+func (a *Agent) watchFigure(ctx context.Context, target, query string) {
+	tick := time.NewTicker(figureEvery)
+	defer tick.Stop()
+	said := ""
+	for {
+		ask, cancel := context.WithTimeout(ctx, figureWithin)
+		asked := time.Now()
+		v, err := probe.Figure(ask, target, query)
+		cancel()
+		switch {
+		case err == nil && (v < 0 || v > 1<<62):
+			err = fmt.Errorf("%v is not a load", v)
+			fallthrough
+		case err != nil:
+			if said != err.Error() && ctx.Err() == nil {
+				said = err.Error()
+				a.o.Logger.Warn("the load of this site is not known", "why", said)
+			}
+		default:
+			said = ""
+			a.load(ctx, int64(v+0.5), asked)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // watchLoad tells the owner each new figure, until ctx ends. What cannot be read
 // is said once, and tells nothing.
 func (a *Agent) watchLoad(ctx context.Context, path string) {
@@ -60,12 +105,7 @@ func (a *Agent) watchLoad(ctx context.Context, path string) {
 			}
 		case !written.Equal(last):
 			last, said = written, ""
-			in := decide.Loaded{Load: load, From: a.now() - max(time.Since(written), 0)}
-			select {
-			case a.calls <- func() { a.step(in) }:
-			case <-ctx.Done():
-				return
-			}
+			a.load(ctx, load, written)
 		}
 		select {
 		case <-tick.C:

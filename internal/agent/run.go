@@ -17,6 +17,7 @@ import (
 	"github.com/steadycast/steadycast/internal/answers"
 	"github.com/steadycast/steadycast/internal/api"
 	"github.com/steadycast/steadycast/internal/config"
+	"github.com/steadycast/steadycast/internal/count"
 	"github.com/steadycast/steadycast/internal/ledger"
 	"github.com/steadycast/steadycast/internal/mesh"
 	"github.com/steadycast/steadycast/internal/metrics"
@@ -63,6 +64,15 @@ func Daemon(ctx context.Context, p *role.Process, o DaemonOptions) error {
 		Speak: func(o speaker.Options) (speaker.Interface, error) {
 			return speaker.Dial(cfg.Node.SpeakerSocket, o), nil
 		},
+	}
+	opts.LoadPackets, opts.LoadTarget, opts.LoadQuery = cfg.Node.LoadPackets, cfg.Node.Load.Prometheus, cfg.Node.Load.Query
+	if cfg.Node.Count == "nftables" {
+		c, err := count.Open("steadycast")
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		opts.Counts = c.Read
 	}
 	join := joinFleet
 	if cfg.Node.Mode == "solo" {

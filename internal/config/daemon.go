@@ -66,6 +66,7 @@ func (j *judge) daemon() {
 			j.say(r, "metrics.listen", "%q is not an IP address with a port; write 127.0.0.1:9342, [::1]:9342 or off", brief(l))
 		}
 	}
+	j.load()
 	j.word("agent_lost", n.AgentLost, "keep", "deprefer")
 	if n.AgentLostAfter < time.Second || n.AgentLostAfter > time.Hour {
 		j.say(r, "agent_lost_after", "%v is out of range; allowed: 1s to 1h", n.AgentLostAfter)

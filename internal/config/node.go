@@ -83,6 +83,13 @@ type Node struct {
 	Log     Log     `yaml:"log"`
 	Metrics Metrics `yaml:"metrics"`
 
+	// Count is off (default) or nftables: packets to the services' prefixes are
+	// counted by a table of our own, which needs CAP_NET_ADMIN.
+	Count string `yaml:"count"`
+	// LoadPackets takes the packets a second that Count counts for what this site
+	// carries, and Load asks Prometheus for it; both instead of LoadFile.
+	LoadPackets bool     `yaml:"load_packets"`
+	Load        LoadFrom `yaml:"load"`
 	// LoadFile is where others write what this site carries; its first line is a
 	// number in the unit of the site's capacity. Default none.
 	LoadFile string `yaml:"load_file"`
@@ -126,6 +133,14 @@ type LedgerPeer struct {
 	// Mesh is where it hears, in its own process, what every node sees, and passes
 	// on what has no direct way: an IP literal and a port. All voters have one.
 	Mesh string `yaml:"mesh"`
+}
+
+// LoadFrom is a query that gives what a site carries.
+type LoadFrom struct {
+	// Prometheus is the address of a server, as http://127.0.0.1:9090, and Query what
+	// gives one figure there, in the unit of the site's capacity.
+	Prometheus string `yaml:"prometheus"`
+	Query      string `yaml:"query"`
 }
 
 // Mesh is this node's end of the links between nodes.
@@ -179,6 +194,7 @@ func newNode() Node {
 		TLS:            TLS{Dir: "/etc/steadycast/pki"},
 		Log:            Log{Level: "info", Format: "text"},
 		Metrics:        Metrics{Listen: "127.0.0.1:9342"},
+		Count:          "off",
 		DNS:            newDNS(),
 		AgentLost:      "keep",
 		AgentLostAfter: time.Minute,

@@ -40,6 +40,9 @@ func (a *Agent) publish() {
 	s.Config.Revision, s.Config.LastError = x.Revision, a.reload
 	s.Counts = a.record.snapshot(a.o.Site)
 	s.Counts.Dropped = a.seen.lost() + a.errand.lost()
+	if a.link != nil {
+		s.Mesh = linked(a.link.Peers())
+	}
 	s.Counts.StateWriteErrors = a.writeErrors.Load()
 	s.Alarms = a.alarms.show(a.standing(x), wall)
 	a.snapshot.Store(s)

@@ -33,6 +33,40 @@ type Snapshot struct {
 	Config Config  `json:"config"`
 	Alarms []Alarm `json:"alarms,omitempty"`
 	Counts Counts  `json:"counts"`
+	// Mesh is this node's end of the links between nodes; nil where it has none.
+	Mesh *Mesh `json:"mesh,omitempty"`
+}
+
+// Mesh is how the links to other nodes stand, with counters since the daemon started.
+type Mesh struct {
+	// Links in order of name.
+	Links []MeshLink `json:"links"`
+	// Heard observations were let in; Dropped were not, and Refused are peers that were
+	// turned away, by reason in order.
+	Heard   uint64  `json:"heard"`
+	Dropped []Count `json:"dropped,omitempty"`
+	Refused []Count `json:"refused,omitempty"`
+}
+
+// MeshLink is one link to a node that is told what this one sees.
+type MeshLink struct {
+	Name string `json:"name"`
+	// State is down, up or unproven.
+	State string `json:"state"`
+	// Calls were made; Sent reports, Dropped from a full queue, Relayed through a voter,
+	// and Lost without any way. Waiting stand in the queue.
+	Calls   uint64 `json:"calls"`
+	Sent    uint64 `json:"sent"`
+	Dropped uint64 `json:"dropped"`
+	Relayed uint64 `json:"relayed"`
+	Lost    uint64 `json:"lost"`
+	Waiting int    `json:"waiting"`
+}
+
+// Count is how often something happened for a reason.
+type Count struct {
+	Reason string `json:"reason"`
+	Count  uint64 `json:"count"`
 }
 
 // Site is the real state of one site.

@@ -43,6 +43,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			s.daemon(snap)
 			s.units(snap)
 			s.ledger(snap)
+			s.mesh(snap.Mesh)
 			for i := range snap.Sites {
 				s.site(&snap.Sites[i])
 			}
@@ -158,6 +159,7 @@ func (s *sender) units(snap *api.Snapshot) {
 
 func (s *sender) ledger(snap *api.Snapshot) {
 	s.put(ledgerUp, truth(snap.LedgerLost == ""))
+	s.put(onTrial, truth(snap.View.Trial != nil))
 	for _, r := range snap.Counts.Refusals {
 		s.put(refusals, float64(r.Count), r.Guard)
 	}

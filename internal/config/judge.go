@@ -158,6 +158,7 @@ func (j *judge) fleet() {
 	}
 	if r != j.node {
 		j.addressesOf()
+		j.listsOfTable()
 		j.quorum()
 	}
 	j.controls()

@@ -90,6 +90,12 @@ func (c *critic) sites() {
 // nodes checks the nodes of one site: each is one of the whole table, and is
 // reached by an address that cannot lead to another.
 func (c *critic) nodes(i int, p Place, anycast []netip.Prefix) {
+	switch n := max(len(p.Nodes), 1); {
+	case p.MinNodes < 0:
+		c.say(fmt.Sprintf("sites[%d].min_nodes", i), "%d is negative; default 1", p.MinNodes)
+	case p.MinNodes > n:
+		c.say(fmt.Sprintf("sites[%d].min_nodes", i), "%d, and %s has %d nodes, so it could never be well; at most %d", p.MinNodes, p.Name, n, n)
+	}
 	for k, n := range p.Nodes {
 		at := fmt.Sprintf("sites[%d].nodes[%d]", i, k)
 		c.name(at+".name", n.Name, "node")

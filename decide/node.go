@@ -423,7 +423,7 @@ func (s *Site) Kin(now Now) (k Kin, ok bool) {
 
 // kinRound is a round as siblings are told it: the explanation stays here.
 func kinRound(o steadycast.Observation, age Now) KinRound {
-	o.Result.Why, o.Signed = nil, nil
+	o.Result.Why, o.Signed, o.Result.Reason = nil, nil, cut(o.Result.Reason, ackText)
 	return KinRound{o, age}
 }
 

@@ -88,6 +88,10 @@ type Node struct {
 	// Mesh is where other nodes call it: an address of its own, inside no prefix of
 	// the fleet.
 	Mesh netip.AddrPort `yaml:"mesh" json:"mesh"`
+	// Address is where this node of several alone is reached by those that look at
+	// it: at most one of each family. Addresses are those of single services.
+	Address   []netip.Addr            `yaml:"address" json:"address,omitempty"`
+	Addresses map[string][]netip.Addr `yaml:"addresses" json:"addresses,omitempty"`
 }
 
 // Service is what is being kept reachable, as the core needs it.

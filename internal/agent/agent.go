@@ -166,10 +166,12 @@ type Agent struct {
 	snapshot    atomic.Pointer[api.Snapshot]
 	plan        atomic.Pointer[Plan]
 	rounds      rounds
-	link        Mesh          // nil: it is alone; set before anything runs
-	untold      atomic.Bool   // a report failed, and may not have arrived
-	outdated    chan struct{} // the speaker knows a later start of this node than this one
-	overtaken   uint64        // the start of which the ledger answered a request, where it is later than this one
+	link        Mesh             // nil: it is alone; set before anything runs
+	named       atomic.Bool      // the site has several nodes, and what this one sees is said with its name
+	kin         chan decide.Told // bounded; full drops what is said again in a second
+	untold      atomic.Bool      // a report failed, and may not have arrived
+	outdated    chan struct{}    // the speaker knows a later start of this node than this one
+	overtaken   uint64           // the start of which the ledger answered a request, where it is later than this one
 	writeErrors atomic.Uint64
 	keepFailed  atomic.Bool
 	took        durations
@@ -195,6 +197,7 @@ func New(o Options) (*Agent, error) {
 	a := &Agent{
 		o: o, start: time.Now(), ledgers: make(chan decide.LedgerLost, 1),
 		seen: newWindow(), answers: make(chan decide.Answer, 16),
+		kin:   make(chan decide.Told, 64),
 		spoke: make(chan struct{}, 1), calls: make(chan func(), 16), outdated: make(chan struct{}, 1),
 		errand: newCourier(), record: newRecord(), alarms: alarms{},
 	}
@@ -225,7 +228,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	if a.o.Mesh != nil {
-		link, err := a.o.Mesh(a.memory.Incarnation, a.heardOf)
+		link, err := a.o.Mesh(a.memory.Incarnation, a.heardOf, a.heardKin)
 		if err != nil {
 			return err
 		}
@@ -351,6 +354,8 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, ended <-chan 
 				a.overtaken = ans.Newest.Incarnation
 				return true, nil
 			}
+		case k := <-a.kin:
+			a.step(k)
 		case <-changed:
 			a.committed()
 		case <-a.spoke:
@@ -364,6 +369,7 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, ended <-chan 
 			a.step(decide.Tick{})
 		case <-beat.C:
 			a.beat()
+			a.tellKin()
 			a.listenToLedger()
 			a.believe()
 			a.tryAgain()
@@ -407,6 +413,10 @@ func (a *Agent) step(in decide.Input) {
 			acted = true
 		case decide.Pace:
 			a.probes.Pace(e.Service, e.Fast)
+		case decide.Tell:
+			a.tellSibling(e.To, e.Kin)
+		case decide.Look:
+			a.probes.Hurry(e.Service)
 		}
 	}
 	if len(reported) > 0 {
@@ -453,7 +463,7 @@ func routine(in decide.Input) bool {
 	switch in := in.(type) {
 	case decide.Observed:
 		return in.Observation.Result.Outcome == steadycast.Up
-	case decide.Tick:
+	case decide.Tick, decide.Told:
 		return true
 	}
 	return false

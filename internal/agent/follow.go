@@ -114,9 +114,11 @@ func (a *Agent) tellPeers(t decide.Table) {
 	if a.link == nil {
 		return
 	}
+	place, _ := t.Place(a.o.Site)
+	a.named.Store(len(place.Nodes) > 1)
 	a.link.SetDigest(digestOf(t, a.o.Site))
 	a.unlinked = ""
-	if err := a.link.SetPeers(readers(t, a.o.Site, a.o.Voters)); err != nil {
+	if err := a.link.SetPeers(readers(t, a.o.Site, a.o.Node, a.o.Voters)); err != nil {
 		a.unlinked = fmt.Sprintf("the links to other nodes stay as they were: %v", err)
 		a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: a.unlinked})
 	}

@@ -86,6 +86,7 @@ type port struct {
 func (p port) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (p port) Peers() mesh.Status            { return mesh.Status{} }
 func (p port) SetDigest(time.Duration)       {}
+func (p port) Tell(string, []byte) bool      { return false }
 
 func (p port) SetPeers(peers []mesh.Peer) error {
 	p.f.mu.Lock()
@@ -167,7 +168,7 @@ func (f *together) start(site string, change ...func(*Options)) *Agent {
 		Site: site, Node: site + "-1", Fleet: "test", Mode: "fleet", Ledger: f.led, Derive: f.derive(site),
 		Logger: slog.New(slog.NewTextHandler(f.log, nil)).With("at", site),
 		Speak:  func(o speaker.Options) (speaker.Interface, error) { m.tell = o.OnActual; m.say(); return m, nil },
-		Mesh: func(_ uint64, hear func(mesh.Heard)) (Mesh, error) {
+		Mesh: func(_ uint64, hear func(mesh.Heard), _ func(mesh.Told)) (Mesh, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.hears[site] = hear

@@ -25,6 +25,9 @@ type Mesh interface {
 	// SetPeers sets the whole of whom this node tells. A bad peer is an error, and
 	// then nothing changes.
 	SetPeers([]mesh.Peer) error
+	// Tell sends words to the sibling of that name, or to all where it is ""; false
+	// where there is no way.
+	Tell(node string, body []byte) bool
 	// SetDigest sets how often the voters are told the newest of everything.
 	SetDigest(time.Duration)
 	// Peers is how the links stand.
@@ -32,14 +35,15 @@ type Mesh interface {
 }
 
 // MeshMaker makes a node's end of the mesh once the number of its start is known,
-// which orders what it says. What is heard goes to hear, which does not block.
-type MeshMaker func(start uint64, hear func(mesh.Heard)) (Mesh, error)
+// which orders what it says. What is heard goes to hear, and what siblings tell to
+// told; neither blocks.
+type MeshMaker func(start uint64, hear func(mesh.Heard), told func(mesh.Told)) (Mesh, error)
 
 // MeshOver makes a mesh of mutually authenticated links. ln is where other nodes
 // call, and is closed with the mesh. The incarnation and who hears are filled in.
 func MeshOver(o mesh.Options, ln net.Listener) MeshMaker {
-	return func(start uint64, hear func(mesh.Heard)) (Mesh, error) {
-		o.Incarnation, o.OnObservation = start, hear
+	return func(start uint64, hear func(mesh.Heard), told func(mesh.Told)) (Mesh, error) {
+		o.Incarnation, o.OnObservation, o.OnTold = start, hear, told
 		m, err := mesh.New(o)
 		if err != nil {
 			return nil, err
@@ -76,6 +80,14 @@ func (a *Agent) believe() {
 func (a *Agent) observed(o steadycast.Observation, started time.Duration) {
 	from := a.probesAt + started
 	o.Seq += a.start32
+	if strings.HasPrefix(o.Subject, a.o.Site+"/") { // a sibling
+		o.Vantage = a.o.Site
+		a.seen.put(decide.Observed{Observation: o, From: from})
+		return
+	}
+	if a.named.Load() {
+		o.Node = a.o.Node
+	}
 	if o.Subject == a.o.Site {
 		a.rounds.put(o)
 		a.seen.put(decide.Observed{Observation: o, From: from})
@@ -117,12 +129,20 @@ func severed(links []mesh.LinkStatus) (alarms []string) {
 	return alarms
 }
 
-// readers are whom a site tells what it sees: the nodes of the sites that it
-// watches, and the voters.
-func readers(t decide.Table, site string, voters []mesh.Peer) []mesh.Peer {
+// readers are whom a node tells what it sees: the nodes of the sites that it
+// watches, its siblings, and the voters.
+func readers(t decide.Table, site, node string, voters []mesh.Peer) []mesh.Peer {
 	var out []mesh.Peer
 	for _, p := range t.Sites {
-		if p.Name == site || p.Witness || len(p.Nodes) == 0 || !slices.Contains(t.Vantages(p.Name), site) {
+		if p.Name == site && !p.Witness {
+			for _, n := range p.Nodes {
+				if n.Name != node {
+					out = append(out, mesh.Peer{Name: n.Name, Site: site, Node: n.Name, Addr: n.Mesh})
+				}
+			}
+			continue
+		}
+		if p.Witness || len(p.Nodes) == 0 || !slices.Contains(t.Vantages(p.Name), site) {
 			continue
 		}
 		for _, n := range p.Nodes {

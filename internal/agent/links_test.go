@@ -16,17 +16,17 @@ import (
 func TestReaders(t *testing.T) {
 	at := func(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 	table := decide.Table{Sites: []decide.Place{
-		{Name: "ams", Nodes: []decide.Node{{Name: "ams-1", Mesh: at("10.0.0.1:7482")}}},
+		{Name: "ams", Nodes: []decide.Node{{Name: "ams-1", Mesh: at("10.0.0.1:7482")}, {Name: "ams-2", Mesh: at("10.0.0.4:7482")}}},
 		{Name: "fra", Nodes: []decide.Node{{Name: "fra-1", Mesh: at("10.0.0.2:7482")}}},
 		{Name: "eye", Witness: true, Nodes: []decide.Node{{Name: "eye-1", Mesh: at("10.0.0.3:7482")}}},
 	}}
 	voters := []mesh.Peer{{Name: "ams-1/ledger", Node: "ams-1", Addr: at("10.0.0.1:7483")}, {Name: "par-1/ledger", Node: "par-1", Addr: at("10.0.0.9:7483")}}
 	for site, want := range map[string]string{
-		"ams": "fra-1@fra ams-1/ledger@ams! par-1/ledger@!",
-		"eye": "ams-1@ams fra-1@fra ams-1/ledger@ams! par-1/ledger@!",
+		"ams": "ams-2@ams fra-1@fra ams-1/ledger@ams! par-1/ledger@!",
+		"eye": "ams-1@ams ams-2@ams fra-1@fra ams-1/ledger@ams! par-1/ledger@!",
 	} {
 		var got []string
-		for _, p := range readers(table, site, voters) {
+		for _, p := range readers(table, site, site+"-1", voters) {
 			s := p.Name + "@" + p.Site
 			if p.Voter {
 				s += "!"

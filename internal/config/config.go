@@ -146,6 +146,9 @@ func (c *Config) Probes(site, vantage string) []probe.Service {
 // that it is a vantage of, and the controls that say whether it can be believed.
 func (c *Config) Looks(vantage string) []probe.Service {
 	out := c.probes(vantage, vantage)
+	if vantage == c.Node.Site {
+		out = append(out, c.siblings()...)
+	}
 	table := c.Table()
 	for _, s := range c.Fleet.Sites {
 		if s.Name != vantage && !s.Witness && slices.Contains(table.Vantages(s.Name), vantage) {
@@ -171,8 +174,8 @@ func (c *Config) probes(site, vantage string) []probe.Service {
 		case site == vantage:
 			p.Checks, p.Up, p.Interval, p.FastInterval = s.health(), s.Up, s.Health.Interval, s.Health.FastInterval
 		case r != nil:
-			v4, v6 := subject.reached(s.Name)
-			p.Checks, p.Up, p.Interval, p.FastInterval = allAbout(r.Checks, replacer(site, v4, v6)), r.Up, r.Interval, r.FastInterval
+			p.Checks, p.Up = r.from(subject, s.Name)
+			p.Interval, p.FastInterval = r.Interval, r.FastInterval
 		default:
 			continue
 		}

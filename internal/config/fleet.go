@@ -42,7 +42,8 @@ type Fleet struct {
 type Site struct {
 	decide.Place `yaml:",inline"`
 	// Address is where this site alone is reached: at most one address of each
-	// family, inside no prefix that the fleet announces.
+	// family, inside no prefix that the fleet announces. Of a site of several nodes
+	// each node has its own.
 	Address []netip.Addr `yaml:"address"`
 	// Addresses are those of single services, by their names, where they differ.
 	// A family that is not given here is taken from Address.
@@ -67,8 +68,8 @@ type Service struct {
 type Remote struct {
 	// Up combines Checks by name. Default: all of them.
 	Up string `yaml:"up"`
-	// Checks in which {address}, {address6} and {site} stand for those of the
-	// site that is looked at; see [placeholders].
+	// Checks in which {address}, {address6}, {site} and {node} stand for those of
+	// what is looked at; see [placeholders].
 	Checks []probe.Check `yaml:"checks"`
 	// Interval between rounds, and FastInterval while they fail; default the
 	// service's own.
@@ -134,22 +135,6 @@ func (f Fleet) serving(s decide.Service) []int {
 		}
 	}
 	return out
-}
-
-// reached gives the addresses, of either family, at which others look at the
-// service in this site. One that is not known is not valid.
-func (s Site) reached(service string) (v4, v6 netip.Addr) {
-	for _, as := range [][]netip.Addr{s.Addresses[service], s.Address} {
-		for _, a := range as {
-			switch {
-			case a.Is4() && !v4.IsValid():
-				v4 = a
-			case a.Is6() && !v6.IsValid():
-				v6 = a
-			}
-		}
-	}
-	return v4, v6
 }
 
 // FleetOf is what a table says, without what only its text has: the checks.

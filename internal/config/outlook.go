@@ -22,7 +22,7 @@ func (j *judge) addressesOf() {
 		path string
 	}
 	taken := map[netip.Addr]user{}
-	one := func(i int, path string, as []netip.Addr) {
+	one := func(i int, who, path string, as []netip.Addr) {
 		site := j.cfg.Fleet.Sites[i]
 		for k, a := range as {
 			at := fmt.Sprintf("%s[%d]", path, k)
@@ -38,35 +38,50 @@ func (j *judge) addressesOf() {
 				j.say(j.table, at, "%s is no address that other sites can reach", a)
 			case first >= 0:
 				j.say(j.table, at, "%s is a second address of its family, beside %s; name the one that others look at", a, as[first])
-			case again && other.site != site.Name:
-				j.say(j.table, at, "%s is %s already, so the two sites could not be told apart", a, other.path)
+			case again && other.site != who:
+				j.say(j.table, at, "%s is %s already, so the two could not be told apart", a, other.path)
 			case site.Witness:
 				j.warn(j.table, at, "%s is a witness, which serves nothing, so nobody looks at this", site.Name)
 			case a.IsLoopback():
 				j.warn(j.table, at, "%s is the loopback of whoever looks; of use only when all sites are on one host", a)
 			}
 			if !again {
-				taken[a] = user{site.Name, at}
+				taken[a] = user{who, at}
 			}
 		}
 	}
 	for i, s := range j.cfg.Fleet.Sites {
 		at := fmt.Sprintf("sites[%d]", i)
-		one(i, at+".address", s.Address)
-		for _, name := range slices.Sorted(maps.Keys(s.Addresses)) {
-			path := join(at+".addresses", name)
-			n := slices.IndexFunc(j.cfg.Fleet.Services, func(v Service) bool { return v.Name == name })
-			switch {
-			case !j.table.sound("services"):
-			case n < 0:
-				j.say(j.table, path, "%q is not a service of this table; known: %s", brief(name), j.serviceNames())
-				continue
-			case !s.Witness && !j.cfg.Fleet.serves(s.Name, j.cfg.Fleet.Services[n].Service):
-				j.say(j.table, path, "%s does not serve %s; see services[%d].sites", s.Name, name, n)
+		one(i, s.Name, at+".address", s.Address)
+		j.addressesBy(i, at+".addresses", s.Addresses, func(path string, as []netip.Addr) { one(i, s.Name, path, as) })
+		for k, n := range s.Nodes {
+			at := fmt.Sprintf("%s.nodes[%d]", at, k)
+			if len(s.Nodes) == 1 && len(n.Address)+len(n.Addresses) > 0 {
+				j.say(j.table, at, "has addresses of its own, and is the only node of %s: write them beside the name of the site", s.Name)
 				continue
 			}
-			one(i, path, s.Addresses[name])
+			one(i, n.Name, at+".address", n.Address)
+			j.addressesBy(i, at+".addresses", n.Addresses, func(path string, as []netip.Addr) { one(i, n.Name, path, as) })
 		}
+	}
+}
+
+// addressesBy judges addresses that are given for single services of a site.
+func (j *judge) addressesBy(i int, at string, of map[string][]netip.Addr, one func(path string, as []netip.Addr)) {
+	s := j.cfg.Fleet.Sites[i]
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		path := join(at, name)
+		n := slices.IndexFunc(j.cfg.Fleet.Services, func(v Service) bool { return v.Name == name })
+		switch {
+		case !j.table.sound("services"):
+		case n < 0:
+			j.say(j.table, path, "%q is not a service of this table; known: %s", brief(name), j.serviceNames())
+			continue
+		case !s.Witness && !j.cfg.Fleet.serves(s.Name, j.cfg.Fleet.Services[n].Service):
+			j.say(j.table, path, "%s does not serve %s; see services[%d].sites", s.Name, name, n)
+			continue
+		}
+		one(path, of[name])
 	}
 }
 
@@ -109,7 +124,7 @@ func (j *judge) remote(at string, s Service, own decide.Health) {
 	// The shape of the checks is judged as of one subject, whose names are put
 	// back into what is said.
 	const site, v4, v6 = "the-site-looked-at", "240.0.0.1", "100::1"
-	filled := allAbout(s.Remote.Checks, replacer(site, netip.MustParseAddr(v4), netip.MustParseAddr(v6)))
+	filled := allAbout(s.Remote.Checks, replacer(site, site, netip.MustParseAddr(v4), netip.MustParseAddr(v6)))
 	back := strings.NewReplacer(site, inSite, v4, inAddress, v6, inAddress6)
 	ps := probe.Service{Name: cmp.Or(s.Name, "unnamed"), Checks: filled, Up: s.Remote.Up,
 		Interval: pace.Interval, FastInterval: pace.FastInterval}.Problems()
@@ -145,7 +160,7 @@ func (j *judge) remoteCheck(at string, c probe.Check, sites int) {
 			}
 		}
 	}
-	host := hostOf(about(c, replacer("", netip.Addr{}, netip.Addr{}))) // a literal
+	host := hostOf(about(c, replacer("", "", netip.Addr{}, netip.Addr{}))) // a literal
 	names := strings.Contains(c.Target, inAddress) || strings.Contains(c.Target, inAddress6)
 	switch p, anycast := j.anycast(host); {
 	case c.Target == "" || names:
@@ -199,20 +214,22 @@ func (j *judge) asked(at string, s Service, serving []int) {
 		}
 	}
 	for _, i := range serving {
-		v4, v6 := j.cfg.Fleet.Sites[i].reached(s.Name)
-		var lack []string
-		if need[0] != "" && !v4.IsValid() {
-			lack = append(lack, "no IPv4 address, which "+need[0]+" looks at")
-		}
-		if need[1] != "" && !v6.IsValid() {
-			lack = append(lack, "no IPv6 address, which "+need[1]+" looks at")
-		}
-		path := fmt.Sprintf("sites[%d].address", i)
-		if written := join(fmt.Sprintf("sites[%d].addresses", i), s.Name); !j.table.wrote(path) && j.table.wrote(written) {
-			path = written
-		}
-		if len(lack) > 0 {
-			j.say(j.table, path, "has %s", strings.Join(lack, ", and "))
+		for _, x := range j.cfg.Fleet.Sites[i].reaches(s.Name) {
+			var lack []string
+			if need[0] != "" && !x.v4.IsValid() {
+				lack = append(lack, "no IPv4 address, which "+need[0]+" looks at")
+			}
+			if need[1] != "" && !x.v6.IsValid() {
+				lack = append(lack, "no IPv6 address, which "+need[1]+" looks at")
+			}
+			of := fmt.Sprintf("sites[%d].%s", i, x.at)
+			path := of + "address"
+			if written := join(of+"addresses", s.Name); !j.table.wrote(path) && j.table.wrote(written) {
+				path = written
+			}
+			if len(lack) > 0 {
+				j.say(j.table, path, "has %s", strings.Join(lack, ", and "))
+			}
 		}
 	}
 }
@@ -254,9 +271,6 @@ func (j *judge) linked() {
 	nodes := j.cfg.Fleet.Sites[i].Nodes
 	if !slices.ContainsFunc(nodes, func(x decide.Node) bool { return x.Name == n.Node }) {
 		j.say(j.table, at, "does not name %s, so nobody would tell it what they see of %s: add {name: %s, mesh: ADDRESS:PORT}", n.Node, n.Site, n.Node)
-	}
-	if len(nodes) > 1 {
-		j.say(j.table, at+"[1]", "is a second node of %s; in this version one node judges and announces a site", n.Site)
 	}
 }
 

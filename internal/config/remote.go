@@ -16,10 +16,11 @@ const (
 	inAddress  = "{address}"  // the subject's IPv4 address
 	inAddress6 = "{address6}" // its IPv6 address
 	inSite     = "{site}"     // its name
+	inNode     = "{node}"     // the name of the node of it that is looked at
 )
 
 // placeholders are those that stand in a remote check, where [replaced] says.
-var placeholders = []string{inAddress, inAddress6, inSite}
+var placeholders = []string{inAddress, inAddress6, inSite, inNode}
 
 // replaced are the settings of a check, by path below it, in which placeholders
 // are filled in: where it looks, and by what it knows whom it has reached.
@@ -44,8 +45,8 @@ func unknownPlaceholder(path, value string) (string, bool) {
 }
 
 // replacer fills in what is known of a subject. The longer word stands first.
-func replacer(site string, v4, v6 netip.Addr) *strings.Replacer {
-	words := []string{inSite, site}
+func replacer(site, node string, v4, v6 netip.Addr) *strings.Replacer {
+	words := []string{inSite, site, inNode, node}
 	if v6.IsValid() {
 		words = append(words, inAddress6, v6.String())
 	}

@@ -23,11 +23,11 @@ type tap struct {
 
 // over puts the tap in the way.
 func (t *tap) over(make agent.MeshMaker) agent.MeshMaker {
-	return func(start uint64, hear func(mesh.Heard)) (agent.Mesh, error) {
+	return func(start uint64, hear func(mesh.Heard), told func(mesh.Told)) (agent.Mesh, error) {
 		m, err := make(start, func(h mesh.Heard) {
 			t.note(h.Observation)
 			hear(h)
-		})
+		}, told)
 		return tapped{m, t}, err
 	}
 }

@@ -20,6 +20,7 @@ const (
 	kindHello  kind = 'H' // hello: once, first
 	kindReport kind = 'O' // Signed
 	kindRelay  kind = 'R' // name, Signed: for that reader
+	kindTold   kind = 'K' // the reader's nonce in eight octets, and what a sibling tells
 	// Down, to the caller.
 	kindForward kind = 'F' // certificate, Signed: through this voter
 	kindThird   kind = 'P' // third: another reader's nonce, asked for by a kindRelay

@@ -31,7 +31,7 @@ type Drop string
 // The reasons.
 const (
 	Forged    Drop = "forged"     // the signature does not fit, or there is nothing in it
-	AsAnother Drop = "as_another" // of a site that is not the certificate's
+	AsAnother Drop = "as_another" // of a site or a node that is not the certificate's
 	NotForUs  Drop = "not_for_us" // of a subject that is not ours, or of a sibling; and we do not vote
 	Unfit     Drop = "unfit"      // with names longer than a configuration allows
 	NoEcho    Drop = "no_echo"    // with no nonce of ours
@@ -109,7 +109,7 @@ func (b *inbox) accept(peer pki.Peer, cert []byte, via string, s Signed, now tim
 		return b.drop(Forged)
 	}
 	for _, x := range r.Said {
-		if x.Observation.Vantage != peer.Site {
+		if o := x.Observation; o.Vantage != peer.Site || o.Node != "" && o.Node != peer.Node {
 			return b.drop(AsAnother) // and nothing else it says
 		}
 	}

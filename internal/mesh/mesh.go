@@ -36,6 +36,9 @@ type Options struct {
 	// OnObservation is given what is let in, by several goroutines at once; those
 	// of one vantage and way in order. It must not block. nil: nothing is taken.
 	OnObservation func(Heard)
+	// OnTold is given what a sibling tells, by several goroutines at once; that of one
+	// in order. It must not block. nil: nothing is taken.
+	OnTold func(Told)
 	// Handler answers other requests over the same links; [PeerOf] says whose. nil: none.
 	Handler http.Handler
 	// Dial opens a TCP connection; nil is a plain [net.Dialer].

@@ -103,7 +103,7 @@ const most = 128
 // fits reports whether an observation's names are such as a configuration may
 // hold: what is longer would fill the memory of whoever keeps it.
 func fits(o steadycast.Observation) bool {
-	return len(o.Vantage) <= most && len(o.Group) <= most && len(o.Subject) <= most && len(o.Service) <= most
+	return len(o.Vantage) <= most && len(o.Node) <= most && len(o.Group) <= most && len(o.Subject) <= most && len(o.Service) <= most
 }
 
 func parts(t steadycast.Tree) int {

@@ -244,6 +244,8 @@ func (c *caller) frame(k kind, b []byte) error {
 				c.m.complain("an observation was not let in", c.name, string(d), "addr", c.from)
 			}
 		}
+	case kindTold:
+		c.told(b)
 	case kindNonce:
 		var t tick
 		if err := json.Unmarshal(b, &t); err != nil {

@@ -15,7 +15,8 @@
 //	  [Observed]     count.go               verdict.go  site_ask.go          site_settle.go  site_proof.go
 //
 // [Siblings] is that of one node of a site of several, for one prefix: whether it
-// leaves alone, on its siblings' promises. No shell drives it yet.
+// leaves alone, on its siblings' promises. The site machine of each node has one for
+// each prefix; see node.go for what nodes of one site share.
 //
 // [Fleet] is the ledger's: replicated, so time travels inside its entries. It
 // counts who announces, asks the guards in a fixed order, and permits or refuses.

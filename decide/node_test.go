@@ -328,7 +328,7 @@ func (c *camp) beat(n *tent) {
 			}
 		}
 		u := c.fleet.s.unit(n.site, pipePrefix)
-		if u.Phase == steadycast.Out && u.Auto && u.Permit.ID.Through(b.DeadThrough) && c.siteAnnounces(n.site) {
+		if u.Phase == steadycast.Out && u.Auto && u.Permit.ID.Through(b.DeadThrough) && len(b.Announcing) > 0 {
 			c.apply(Entry{Kind: KindVoid, Give: &GiveUpEntry{Site: n.site, ID: b.DeadThrough, Units: []steadycast.Unit{u.Unit}}})
 		}
 		c.apply(Entry{Kind: KindTick})

@@ -33,6 +33,7 @@ type together struct {
 
 	mu    sync.Mutex
 	hears map[string]func(mesh.Heard) // by site; whom the mesh reaches
+	tells map[string]func(mesh.Told)  // by node; whom siblings reach
 	peers map[string][]mesh.Peer      // by site, as it was told
 	ends  map[string]func()
 	spk   map[string]*mirror
@@ -77,29 +78,43 @@ func (d *distant) Report(ctx context.Context, vs []steadycast.Verdict) error {
 
 var errAway = errors.New("no voter answered in time")
 
-// port is one site's end of the mesh.
+// port is one node's end of the mesh.
 type port struct {
-	f    *together
-	site string
+	f               *together
+	key, site, node string
 }
 
 func (p port) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (p port) Peers() mesh.Status            { return mesh.Status{} }
 func (p port) SetDigest(time.Duration)       {}
-func (p port) Tell(string, []byte) bool      { return false }
+
+func (p port) Tell(node string, body []byte) bool {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	for _, to := range p.f.peers[p.key] {
+		if tell := p.f.tells[to.Node]; tell != nil && to.Site == p.site && (node == "" || node == to.Node) {
+			tell(mesh.Told{Node: p.node, Body: body, Issued: time.Now()})
+		}
+	}
+	return true
+}
 
 func (p port) SetPeers(peers []mesh.Peer) error {
 	p.f.mu.Lock()
 	defer p.f.mu.Unlock()
-	p.f.peers[p.site] = peers
+	p.f.peers[p.key] = peers
 	return nil
 }
 
 func (p port) Publish(o steadycast.Observation) {
 	p.f.mu.Lock()
 	defer p.f.mu.Unlock()
-	for _, to := range p.f.peers[p.site] {
-		if hear := p.f.hears[to.Site]; hear != nil && to.Site == o.Subject && o.Subject != p.site {
+	for _, to := range p.f.peers[p.key] {
+		hear := p.f.hears[to.Node]
+		if hear == nil {
+			hear = p.f.hears[to.Site]
+		}
+		if hear != nil && to.Site == o.Subject && o.Subject != p.site {
 			hear(mesh.Heard{Observation: o, Issued: time.Now().Add(-o.Result.Took)})
 		}
 	}
@@ -107,7 +122,7 @@ func (p port) Publish(o steadycast.Observation) {
 
 func inFleet(t *testing.T, test func(*together)) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &together{T: t, dir: t.TempDir(), hears: map[string]func(mesh.Heard){}, peers: map[string][]mesh.Peer{},
+		f := &together{T: t, dir: t.TempDir(), hears: map[string]func(mesh.Heard){}, tells: map[string]func(mesh.Told){}, peers: map[string][]mesh.Peer{},
 			ends: map[string]func(){}, spk: map[string]*mirror{}, log: &logFile{}}
 		f.table = decide.Table{
 			Revision: 1,
@@ -168,12 +183,12 @@ func (f *together) start(site string, change ...func(*Options)) *Agent {
 		Site: site, Node: site + "-1", Fleet: "test", Mode: "fleet", Ledger: f.led, Derive: f.derive(site),
 		Logger: slog.New(slog.NewTextHandler(f.log, nil)).With("at", site),
 		Speak:  func(o speaker.Options) (speaker.Interface, error) { m.tell = o.OnActual; m.say(); return m, nil },
-		Mesh: func(_ uint64, hear func(mesh.Heard), _ func(mesh.Told)) (Mesh, error) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.hears[site] = hear
-			return port{f, site}, nil
-		},
+	}
+	o.Mesh = func(_ uint64, hear func(mesh.Heard), told func(mesh.Told)) (Mesh, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.hears[site], f.tells[o.Node] = hear, told
+		return port{f, site, o.Site, o.Node}, nil
 	}
 	for _, c := range change {
 		c(&o)
@@ -188,6 +203,7 @@ func (f *together) start(site string, change ...func(*Options)) *Agent {
 	f.ends[site] = func() {
 		f.mu.Lock()
 		delete(f.hears, site)
+		delete(f.tells, o.Node)
 		f.mu.Unlock()
 		cancel()
 		if err := <-ended; err != nil {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -23,27 +24,56 @@ func (s *Server) farUnits(r *http.Request, snap *Snapshot, site string, prefix n
 	if err != nil {
 		return nil, err
 	}
-	out := Units{At: snap.At, Units: []Unit{}}
-	i := slices.IndexFunc(sites, func(x decide.SiteNow) bool { return x.Site == site })
-	if i < 0 {
-		return out, nil
+	return Units{At: snap.At, Units: []Unit{}}.beside(snap, sites, site, prefix, ""), nil
+}
+
+// beside adds to what a node says of its site's units what the ledger heard of the
+// site's nodes, but for that one: a unit is wanted where one of them announces it,
+// and proven once all have proven their newest change.
+func (out Units) beside(snap *Snapshot, sites []decide.SiteNow, site string, prefix netip.Prefix, but string) Units {
+	sites = filter(sites, func(x decide.SiteNow) bool { return x.Site == site && (but == "" || x.Node != "" && x.Node != but) })
+	place, _ := snap.View.Table.Place(site)
+	several := len(place.Nodes) > 1
+	if several {
+		sites = filter(sites, func(x decide.SiteNow) bool { return x.Node != "" })
 	}
-	now := &sites[i]
-	out.Fence = now.At
+	if len(sites) == 0 && (but != "" && !several || but == "") {
+		return out
+	}
+	for _, x := range sites {
+		if out.Fence == (steadycast.Fence{}) || x.At.Compare(out.Fence) < 0 {
+			out.Fence = x.At
+		}
+	}
+	units := []Unit{}
 	for _, v := range snap.View.Units {
 		if v.Unit.Site != site || prefix.IsValid() && v.Unit.Prefix != prefix {
 			continue
 		}
-		u := Unit{Unit: v.Unit, Wanted: slices.Contains(now.Announcing, v.Unit), Proven: true}
-		switch age := time.Duration(now.AgeMS) * time.Millisecond; {
-		case age > Stale:
-			u.Proven, u.Unproven = false, fmt.Sprintf("the ledger heard %s last %s ago", site, Span(age))
-		case slices.Contains(now.Unproven, v.Unit):
-			u.Proven, u.Unproven = false, site+" has not proven its newest change yet"
+		u := Unit{Unit: v.Unit, Proven: true}
+		if i := slices.IndexFunc(out.Units, func(x Unit) bool { return x.Unit == v.Unit }); i >= 0 {
+			u = out.Units[i]
 		}
-		out.Units = append(out.Units, u)
+		for _, now := range sites {
+			who := cmp.Or(now.Node, site)
+			u.Wanted = u.Wanted || slices.Contains(now.Announcing, v.Unit)
+			switch age := time.Duration(now.AgeMS) * time.Millisecond; {
+			case !u.Proven:
+			case age > Stale:
+				u.Proven, u.Unproven = false, fmt.Sprintf("the ledger heard %s last %s ago", who, Span(age))
+			case slices.Contains(now.Unproven, v.Unit):
+				u.Proven, u.Unproven = false, who+" has not proven its newest change yet"
+			}
+		}
+		for _, n := range place.Nodes {
+			if u.Proven && several && n.Name != but && !slices.ContainsFunc(sites, func(x decide.SiteNow) bool { return x.Node == n.Name }) {
+				u.Proven, u.Unproven = false, "the ledger has not heard "+n.Name
+			}
+		}
+		units = append(units, u)
 	}
-	return out, nil
+	out.Units = units
+	return out
 }
 
 // getGuards says what every guard would answer now, for the units asked about.

@@ -188,7 +188,18 @@ func (s *Server) getUnits(r *http.Request) (any, error) {
 	if site, ok := snap.Site(name); ok {
 		out.Fence = site.Fence
 		out.Units = filter(site.Units, func(u Unit) bool { return !prefix.IsValid() || u.Unit.Prefix == prefix })
-		return out, nil
+		place, _ := snap.View.Table.Place(name)
+		if len(place.Nodes) < 2 {
+			return out, nil
+		}
+		// A change of the site is proven once its other nodes have proven it, too.
+		ctx, cancel := context.WithTimeout(r.Context(), backendTime)
+		defer cancel()
+		sites, err := s.backend.SitesNow(ctx)
+		if err != nil { // this node's own word is no less true without the ledger
+			return out, nil
+		}
+		return out.beside(snap, sites, name, prefix, snap.Node), nil
 	}
 	return s.farUnits(r, snap, name, prefix)
 }

@@ -112,10 +112,12 @@ func (c chorus) proves(r decide.ReturnProof) bool {
 	})
 }
 
-// dead is the newest request that the one which made id will not carry out.
-func (c chorus) dead(id steadycast.RequestID) (through steadycast.RequestID, ok bool) {
+// dead is the newest request that the node which made id will not carry out, by its
+// own word that it announces the unit. That a sibling still does says nothing: it
+// may only not have followed yet.
+func (c chorus) dead(id steadycast.RequestID, u steadycast.Unit) (through steadycast.RequestID, ok bool) {
 	for _, b := range c {
-		if id.Through(b.DeadThrough) {
+		if id.Through(b.DeadThrough) && slices.Contains(b.Announcing, u) {
 			return b.DeadThrough, true
 		}
 	}
@@ -276,7 +278,7 @@ func (l *leader) compare(now time.Duration) (decide.Entry, bool) {
 				e.Return = &decide.ReturnProof{Unit: u.Unit, ID: u.Return}
 				return e, true
 			case u.Phase == steadycast.Out && announcing && voidable(&u):
-				if id, ok := c.dead(u.Permit.ID); ok && (len(dead) == 0 || id == through) { // another's in the next turn
+				if id, ok := c.dead(u.Permit.ID, u.Unit); ok && (len(dead) == 0 || id == through) { // another's in the next turn
 					dead, through = append(dead, u.Unit), id
 				}
 			case u.Phase == steadycast.In && u.Lost && announcing:

@@ -145,6 +145,9 @@ func (a *applying) body() string {
 		return a.plan(*e.Plan)
 	case KindStep:
 		return a.step(*e.Step)
+	case KindShed:
+		a.judgeSheds()
+		return ""
 	case KindEpoch:
 		return a.epoch()
 	}

@@ -51,6 +51,7 @@ func (t Table) WithDefaults() Table {
 	t.Guards = t.Guards.withDefaults(len(t.Announcers()))
 	setDefault(&t.DrainWait, 3*time.Second)
 	t.Drain = t.Drain.withDefaults()
+	t.Shed = t.Shed.withDefaults(t.Guards)
 	t.Ramp = t.Ramp.withDefaults(t.Guards)
 	t.Plans = slices.Clone(t.Plans)
 	for i := range t.Plans {

@@ -41,6 +41,7 @@ func (t Table) Problems() []Problem {
 	c.span("drain_wait", t.DrainWait, 10*time.Minute)
 	c.ramp()
 	c.drain()
+	c.shed()
 	switch {
 	case len(t.Source) > MaxSource:
 		c.say("", "the text of the table has %d bytes; the ledger carries %d", len(t.Source), MaxSource)

@@ -110,6 +110,7 @@ const (
 	KindRamp       Kind = "ramp"           // returning sites go a step on, or back: Decide, with what they saw
 	KindPlan       Kind = "plan"           // a person begins a plan or steers it: Plan
 	KindStep       Kind = "plan_step"      // what a node says of a step: Step, perhaps with Decide.Seen for the guards
+	KindShed       Kind = "shed"           // sites that carry too much give clients away, or take them back: Decide, with the loads
 	KindEpoch      Kind = "epoch"          // the ledger was recovered from what one voter had; Epoch is the new one
 )
 

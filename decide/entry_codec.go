@@ -105,6 +105,7 @@ var kinds = []kindBodies{
 	{KindRamp, bodyDecide, 0, nobody},
 	{KindPlan, bodyPlan, 0, steadycast.Mover},
 	{KindStep, bodyStep, bodyDecide, nobody},
+	{KindShed, bodyDecide, 0, nobody},
 	{KindEpoch, 0, 0, nobody},
 }
 

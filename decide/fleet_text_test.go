@@ -263,7 +263,7 @@ func (s *stage) play(line string) []string {
 		o := operatorOf(args[0])
 		e.Actor, e.Reason, e.Operator = "ann", text, &o
 		return s.say(s.apply(e))
-	case "share", "shares", "ramp", "drains":
+	case "share", "shares", "ramp", "drains", "shed":
 		return s.moves(words[0], args, text)
 	case "dismiss":
 		e := s.entry(KindDismiss)
@@ -459,6 +459,8 @@ func (s *stage) table(args []string) []string {
 			s.forced = true
 		case "mode":
 			t.Services[0].Mode = v
+		case "shed":
+			t.Shed = &Shed{Services: []string{v}}
 		case "ttl":
 			t.Services[0].TTL = dur(v)
 		case "ramp": // DWELL, or off

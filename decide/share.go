@@ -20,6 +20,8 @@ type moves struct {
 	Shares []shareState `json:"shares,omitempty"`
 	// Ramps are the services that come back; see ramp.go.
 	Ramps []rampState `json:"ramps,omitempty"`
+	// Sheds are what sites gave away because they carry too much; see shed.go.
+	Sheds []shedState `json:"sheds,omitempty"`
 	// Drains are the units that were told to go, in order; see drain.go.
 	Drains []drainState `json:"drains,omitempty"`
 }
@@ -54,6 +56,10 @@ type ShareView struct {
 	Reason string `json:"reason,omitempty"`
 	// Since is when it last changed.
 	Since Time `json:"since"`
+	// Shed is what its load leaves it; [Whole] where it does not carry too much. Kept:
+	// it does, and nobody may take its clients.
+	Shed int  `json:"shed"`
+	Kept bool `json:"kept,omitempty"`
 	// Ramp is where its return stands, if it returns.
 	Ramp RampView `json:"ramp,omitzero"`
 }
@@ -91,6 +97,9 @@ func (s *state) shares() []ShareView {
 	for _, x := range s.Moves.Ramps {
 		keys = append(keys, ShareOrder{Site: x.Site, Service: x.Service})
 	}
+	for _, x := range s.Moves.Sheds {
+		keys = append(keys, ShareOrder{Site: x.Site, Service: x.Service})
+	}
 	slices.SortFunc(keys, compareShare)
 	var out []ShareView
 	for _, k := range slices.Compact(keys) {
@@ -104,7 +113,12 @@ func (s *state) shares() []ShareView {
 			v.Since = max(v.Since, s.Moves.Ramps[i].Since)
 		}
 		// Each part takes of the same clients, from the same end: the least counts.
-		v.Permille = min(v.Permille, v.Given)
+		v.Shed = Whole
+		if i, ok := s.shedAt(k.Site, k.Service); ok {
+			x := &s.Moves.Sheds[i]
+			v.Shed, v.Kept, v.Since = x.Permille, x.Kept, max(v.Since, x.Since)
+		}
+		v.Permille = min(v.Permille, v.Given, v.Shed)
 		out = append(out, v)
 	}
 	return out
@@ -225,6 +239,7 @@ func (a *applying) settleMoves() {
 	a.Moves.Ramps = slices.Clone(a.Moves.Ramps)
 	a.endRamps()
 	a.endDrains()
+	a.settleSheds()
 	for i := range a.Moves.Ramps {
 		r := &a.Moves.Ramps[i]
 		r.Step = min(r.Step, len(a.steps(r.Service)))
@@ -245,7 +260,7 @@ func (s *state) soundMoves() error {
 			return fmt.Errorf("the share of %s at %s cannot be", x.Share.Service, x.Share.Site)
 		}
 	}
-	return cmp.Or(s.soundRamps(), s.soundDrains())
+	return cmp.Or(s.soundRamps(), s.soundDrains(), s.soundSheds())
 }
 
 // Percent writes a share for people: 5%, 12.5%, 100%.

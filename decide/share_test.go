@@ -43,6 +43,10 @@ func (s *stage) moves(word string, args []string, text string) []string {
 			e.Decide.Ramped = append(e.Decide.Ramped, r)
 		}
 		return s.say(s.apply(e))
+	case "shed":
+		e := s.entry(KindShed)
+		e.Decide = &Decide{Loads: s.loads}
+		return s.say(s.apply(e))
 	case "drains":
 		out := []string{}
 		for _, u := range s.f.View().Units {
@@ -61,6 +65,9 @@ func (s *stage) moves(word string, args []string, text string) []string {
 			text := fmt.Sprintf("%s takes %s of %s", x.Site, Percent(x.Permille), x.Service)
 			if x.Given < Whole {
 				text += fmt.Sprintf(", given %s by %s: %s", Percent(x.Given), x.Actor, x.Reason)
+			}
+			if x.Shed < Whole || x.Kept {
+				text += fmt.Sprintf(", shed to %s, kept %t", Percent(x.Shed), x.Kept)
 			}
 			if r := x.Ramp; r.Of > 0 {
 				text += fmt.Sprintf(", step %d of %d, %s left, back %d times: %s", r.Step, r.Of, wait(Time(r.LeftMS)), r.Backs, r.Why)

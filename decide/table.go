@@ -22,6 +22,8 @@ type Table struct {
 	DrainWait time.Duration `yaml:"drain_wait" json:"drain_wait_ns"`
 	// Drain is how long a drain waits for who still comes; without one, for the TTL alone.
 	Drain *Drain `yaml:"drain" json:"drain,omitempty"`
+	// Shed is which services give clients away when their site carries too much.
+	Shed *Shed `yaml:"shed" json:"shed,omitempty"`
 	// Ramp is how a site gets its clients back; without one it has them all at once.
 	Ramp *Ramp `yaml:"ramp" json:"ramp,omitempty"`
 	// Plans are moves that were written down before they are needed.

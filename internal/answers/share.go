@@ -19,7 +19,7 @@ func share(s *dnsfallback.ServiceState, v *decide.View, site, service string) {
 	if x.Permille == 0 {
 		s.V4, s.V6 = dnsfallback.Down, dnsfallback.Down
 	} else {
-		s.Ramp = uint8((x.Permille + 9) / 10) // at most 99 permille become 10 percent; Whole never comes here
+		s.Ramp = uint8((x.Permille + 9) / 10) // rounded up, so that no share becomes none
 	}
 	if s.Why != "" {
 		why = s.Why + "; " + why

@@ -58,6 +58,12 @@ func ShareText(x *decide.ShareView) string {
 	if x.Ramp.Of > 0 {
 		t += "; " + rampText(&x.Ramp)
 	}
+	if x.Shed < decide.Whole {
+		t += "; keeps " + decide.Percent(x.Shed) + " because it carries too much"
+	}
+	if x.Kept {
+		t += "; it carries too much, and no other site has room"
+	}
 	if x.Given < decide.Whole {
 		t += fmt.Sprintf("; given %s by %s: %q", decide.Percent(x.Given), x.Actor, x.Reason)
 	}

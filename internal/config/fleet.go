@@ -30,6 +30,8 @@ type Fleet struct {
 	DrainWait time.Duration `yaml:"drain_wait"`
 	// Drain is how long a drain waits for who still comes; without one, for the TTL alone.
 	Drain *decide.Drain `yaml:"drain"`
+	// Shed is which services give clients away when their site carries too much.
+	Shed *decide.Shed `yaml:"shed"`
 	// Ramp is how a site gets its clients back; without one it has them all at once.
 	Ramp *decide.Ramp `yaml:"ramp"`
 	// Plans are moves that were written down before they are needed.
@@ -100,6 +102,7 @@ func (f Fleet) Table() decide.Table {
 		Guards:    f.Guards,
 		DrainWait: f.DrainWait,
 		Drain:     f.Drain,
+		Shed:      f.Shed,
 		Ramp:      f.Ramp,
 		Source:    f.Source,
 	}
@@ -139,7 +142,7 @@ func (f Fleet) serving(s decide.Service) []int {
 
 // FleetOf is what a table says, without what only its text has: the checks.
 func FleetOf(t decide.Table) Fleet {
-	f := Fleet{Revision: t.Revision, Prefixes: t.Prefixes, Guards: t.Guards, DrainWait: t.DrainWait, Drain: t.Drain, Ramp: t.Ramp}
+	f := Fleet{Revision: t.Revision, Prefixes: t.Prefixes, Guards: t.Guards, DrainWait: t.DrainWait, Drain: t.Drain, Shed: t.Shed, Ramp: t.Ramp}
 	for _, p := range t.Sites {
 		f.Sites = append(f.Sites, Site{Place: p})
 	}

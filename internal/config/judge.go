@@ -184,6 +184,7 @@ func (j *judge) fleet() {
 
 	written := leavesOf(*f, false)
 	f.Prefixes, f.Guards, f.DrainWait, f.Drain, f.Ramp = full.Prefixes, full.Guards, full.DrainWait, full.Drain, full.Ramp
+	f.Shed = full.Shed
 	f.Sites = slices.Clone(f.Sites)
 	for i := range f.Sites {
 		f.Sites[i].Place = full.Sites[i]

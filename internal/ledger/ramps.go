@@ -10,9 +10,9 @@ import (
 // rampEvery is how often returning sites are held against their gates.
 const rampEvery = time.Second
 
-// returning: some service of some site walks its ramp.
+// returning: some service of some site walks its ramp, or may have to give clients away.
 func (l *leader) returning() bool {
-	return slices.ContainsFunc(l.view.Shares, func(x decide.ShareView) bool { return x.Ramp.Of > 0 })
+	return l.view.Table.Shed != nil || slices.ContainsFunc(l.view.Shares, func(x decide.ShareView) bool { return x.Ramp.Of > 0 })
 }
 
 // step proposes what the returning sites said of the steps that they are in, when
@@ -22,6 +22,13 @@ func (l *leader) step(now time.Duration) (decide.Entry, bool) {
 		return decide.Entry{}, false
 	}
 	l.stepAt = now + rampEvery
+	if l.view.Table.Shed != nil {
+		e := l.entry(now, decide.KindShed)
+		e.Decide = &decide.Decide{Loads: l.loads(now)}
+		if r, err := l.fleet.Try(e); err == nil && len(r.Events) > 0 {
+			return e, true
+		}
+	}
 	e := l.entry(now, decide.KindRamp)
 	e.Decide = &decide.Decide{Seen: l.seen(now), Loads: l.loads(now)}
 	for _, c := range l.fresh(now) {

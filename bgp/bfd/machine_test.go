@@ -330,13 +330,28 @@ func (w *twoEnds) run(d time.Duration) {
 	}
 }
 
-// carry takes packets of end i to the other one, and its answers back.
+// carry takes packets of end i to the other one, and all that answers them, each
+// in the order in which it was sent.
 func (w *twoEnds) carry(i int, ps []Packet) {
-	for _, p := range ps {
-		w.ends[i].sent(w.now, rapid.Float64Range(0, 0.999).Draw(w.t, "jitter"))
-		if !w.cut {
-			replies, _ := w.ends[1-i].hear(p, w.now)
-			w.carry(1-i, replies)
+	type sent struct {
+		by int
+		p  Packet
+	}
+	var way []sent
+	send := func(by int, ps []Packet) {
+		for _, p := range ps {
+			w.ends[by].sent(w.now, rapid.Float64Range(0, 0.999).Draw(w.t, "jitter"))
+			way = append(way, sent{by, p})
+		}
+	}
+	steps := 0
+	for send(i, ps); len(way) > 0; way = way[1:] {
+		if steps++; steps > 100 {
+			w.t.Fatal("they answer each other without end")
+		}
+		if s := way[0]; !w.cut {
+			replies, _ := w.ends[1-s.by].hear(s.p, w.now)
+			send(1-s.by, replies)
 		}
 	}
 }

@@ -86,16 +86,21 @@ type movable struct {
 
 func renderCapacity(s style, p capacityPage) string {
 	var b strings.Builder
-	b.WriteString(burdenTable(p.Sites, p.Red, len(p.Without) > 0).render(s))
+	b.WriteString(burdenTable(p.Sites, p.Red, p.Without).render(s))
 	for _, m := range p.Movable {
+		if i := slices.IndexFunc(p.Sites, func(x decide.Burden) bool { return x.Site == m.Site }); i >= 0 && !p.Sites[i].Known {
+			fmt.Fprintln(&b, s.text(fmt.Sprintf("how many clients of %s could go elsewhere by DNS is not known: nor is its load", m.Site)))
+			continue
+		}
 		fmt.Fprintln(&b, s.text(fmt.Sprintf("%d%% of the clients of %s could go elsewhere by DNS, all others at most at %d%%", m.Percent, m.Site, p.Red)))
 	}
 	return b.String()
 }
 
-// burdenTable is a line for each site; changed leaves the columns out that only
-// mean something when others are gone.
-func burdenTable(sites []decide.Burden, line int, changed bool) *table {
+// burdenTable is a line for each site, when those of without are gone. Where none
+// is, the columns that only mean something then are left out.
+func burdenTable(sites []decide.Burden, line int, without []string) *table {
+	changed := len(without) > 0
 	names := []string{"SITE", ">NOW", ">RED", ">LIMIT", "NOTE"}
 	if changed {
 		names = []string{"SITE", ">NOW", ">AFTER", ">WORST", ">RED", ">LIMIT", "NOTE"}
@@ -119,12 +124,12 @@ func burdenTable(sites []decide.Burden, line int, changed bool) *table {
 		note := cell{}
 		if changed && x.Gone {
 			row = append(row, cell{"-", dim}, cell{"-", dim})
-			note = cell{"gone", dim}
 		} else if changed {
 			row = append(row, figure(x.After, x.AfterPercent), figure(x.Most, x.MostPercent))
 		}
 		switch {
-		case note.text != "":
+		case x.Gone && slices.Contains(without, x.Site):
+			note = cell{"gone", dim}
 		case x.Gone:
 			note = cell{"announces nothing", dim}
 		case !x.Known:

@@ -65,6 +65,10 @@ func renderCuts(s style, page *api.Page[api.Cut]) string {
 		why := append([]string{x.Reason}, x.Why...)
 		if x.Over {
 			why = append(why, "announced again")
+			if x.State == decide.CutInProgress {
+				state.text = "given up"
+				why = []string{x.Reason, "announced again before it was complete; until then: " + strings.Join(x.Why, "; ")}
+			}
 		}
 		if was := before[x.Unit]; was != nil {
 			why = append(why, fmt.Sprintf("the one before took %s, %s, %s and lost %s", took(was.Decided), took(was.Effect), took(was.Migrated), took(was.Lost)))

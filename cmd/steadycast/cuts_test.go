@@ -41,6 +41,21 @@ func TestWaitForACut(t *testing.T) {
 	}
 }
 
+// TestCutGivenUp: a cut whose unit is announced again goes nowhere any more, so it is
+// not shown as if it did; one that was complete stays so.
+func TestCutGivenUp(t *testing.T) {
+	for state, want := range map[decide.CutState]string{
+		decide.CutInProgress: "given up", decide.CutComplete: "complete", decide.CutFailed: "failed", decide.CutUnmeasured: "unmeasured",
+	} {
+		x := cutIn(state, true, "route: tor1 has not acknowledged it")
+		x.Over = true
+		got := renderCuts(style{width: 200}, &api.Page[api.Cut]{Items: []api.Cut{*x}})
+		if !strings.Contains(got, want) || !strings.Contains(got, "announced again") || strings.Contains(got, "in progress") {
+			t.Errorf("%s:\n%s", state, got)
+		}
+	}
+}
+
 func cutIn(state decide.CutState, counted bool, why ...string) *api.Cut {
 	return &api.Cut{Cut: decide.Cut{State: state, Counted: counted, Why: why}}
 }

@@ -101,5 +101,5 @@ func (c *cli) knowsMember(ctx context.Context, member string) error {
 	if more := len(near) - 10; more > 0 {
 		near = append(near[:10:10], fmt.Sprintf("and %d more", more))
 	}
-	return &exitError{exitNotFound, fmt.Errorf("the table has no member %s; known: %s", member, strings.Join(near, ", "))}
+	return &exitError{exitNotFound, fmt.Errorf("the table has no member %s; known: %s", member, orElse(strings.Join(near, ", "), "none"))}
 }

@@ -16,11 +16,14 @@ import (
 	"github.com/steadycast/steadycast/internal/dns"
 )
 
+// dnsSocket is the file name of the server's socket.
+const dnsSocket = "dns.sock"
+
 // atDNS has this run of the command line ask the server of names instead of the
 // agent: its socket stands beside the agent's, unless --socket names it.
 func (c *cli) atDNS() {
 	if dir, file := filepath.Split(c.socket); file == "agent.sock" {
-		c.socket = dir + "dns.sock"
+		c.socket = dir + dnsSocket
 	}
 }
 

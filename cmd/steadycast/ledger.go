@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -274,6 +275,11 @@ func renderMembers(s style, survey ledger.Survey) string {
 		t.add(row...)
 	}
 	out := t.render(s)
+	if !slices.ContainsFunc(survey.Voters, func(v ledger.SurveyState) bool { return v.State == nil || !v.State.Empty }) {
+		var b strings.Builder
+		s.labelled(&b, "Next", bold, "steadycast ledger init FLEET.YAML --operator FILE --reason TEXT")
+		out += b.String()
+	}
 	if survey.Problem != "" {
 		var b strings.Builder
 		s.labelled(&b, "Unsafe", red, survey.Problem)

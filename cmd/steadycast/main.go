@@ -12,7 +12,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,7 +30,7 @@ func main() {
 func execute(args []string, in io.Reader, out, errOut io.Writer) int {
 	c := &cli{in: in, out: out, err: errOut}
 	root := newRoot(c)
-	root.SetArgs(args)
+	root.SetArgs(joinWait(args))
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
@@ -42,6 +45,22 @@ func execute(args []string, in io.Reader, out, errOut io.Writer) int {
 		fmt.Fprintln(errOut, "steadycast: "+text)
 	}
 	return exitCode(err)
+}
+
+// joinWait makes --wait 60s one word, as --wait=60s: since --wait may stand alone, the
+// parser takes what follows it for a SITE or a PREFIX, which a duration never is.
+func joinWait(args []string) []string {
+	out := make([]string, 0, len(args))
+	for _, a := range args {
+		if last := len(out) - 1; last >= 0 && out[last] == "--wait" && !slices.Contains(out, "--") {
+			if _, err := time.ParseDuration(a); err == nil {
+				out[last] += "=" + a
+				continue
+			}
+		}
+		out = append(out, a)
+	}
+	return out
 }
 
 // The groups of commands, as help shows them.
@@ -87,7 +106,21 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 refused by a guard,
 	root.SetCompletionCommandGroupID(groupConfigure)
 	c.flags(root.PersistentFlags())
 	root.AddCommand(commands(c)...)
+	strictParents(root)
 	return root
+}
+
+// strictParents has commands that only hold others refuse a word that is none of
+// them: without this they show their help, and end well.
+func strictParents(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		strictParents(sub)
+	}
+	if !cmd.HasParent() || !cmd.HasSubCommands() || cmd.Runnable() {
+		return
+	}
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
 // explainUsage makes one sentence of a mistake in the command line.
@@ -146,7 +179,11 @@ func (c *cli) complaint(err error) string {
 		case errors.Is(err, os.ErrPermission):
 			text += "; run it as root, or join the group of the socket"
 		case errors.Is(err, os.ErrNotExist), strings.Contains(text, "connection refused"):
-			text += "; is the agent running? Another socket is given with --socket"
+			who := "agent"
+			if filepath.Base(gone.Socket) == dnsSocket {
+				who = "server of names"
+			}
+			text += "; is the " + who + " running? Another socket is given with --socket"
 		}
 	}
 	lines := strings.Split(text, "\n")

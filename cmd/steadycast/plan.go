@@ -100,7 +100,7 @@ func (c *cli) showPlan(ctx context.Context, name string, render func(style, *api
 		}
 	}
 	if len(one.Plans)+len(one.Runs) == 0 {
-		return &exitError{exitNotFound, fmt.Errorf("no plan %q; plans: %s", name, strings.Join(names, ", "))}
+		return &exitError{exitNotFound, fmt.Errorf("no plan %q; plans: %s", name, orElse(strings.Join(names, ", "), "none"))}
 	}
 	if c.json() {
 		return c.printValue(one)
@@ -188,7 +188,7 @@ func renderRuns(s style, p *api.Plans) string {
 		if i > 0 {
 			b.WriteString("\n")
 		}
-		fmt.Fprintf(&b, "run %d of plan %s: %s, since %s, by %s: %s\n", r.Number, r.Plan.Name, s.text(runState(r).text), ago(r.Since), s.text(r.Actor), s.text(r.Reason))
+		fmt.Fprintf(&b, "run %d of plan %s: %s, begun %s, by %s: %s\n", r.Number, r.Plan.Name, s.text(runState(r).text), ago(r.Since), s.text(r.Actor), s.text(r.Reason))
 		if h := r.Hold; h != nil {
 			fmt.Fprintf(&b, "it stands still: %s. Next: steadycast plan resume|step|rollback %s\n", s.text(h.Reason), r.Plan.Name)
 		}
@@ -223,7 +223,7 @@ func stepWhen(st *decide.StepRun, ago func(decide.Time) string) string {
 	case st.Ended > 0:
 		return ago(st.Ended) + ", took " + api.Span(time.Duration(st.Ended-st.Began)*time.Millisecond)
 	}
-	return "since " + ago(st.Began)
+	return "begun " + ago(st.Began)
 }
 
 func stepSites(st *decide.StepRun) string {

@@ -35,7 +35,7 @@ func TestPlanPages(t *testing.T) {
 	}{
 		"list":   {renderPlans(s, &page), []string{"leave-fra", "3", "failed", "clients leave fra"}},
 		"show":   {renderPlan(s, &page), []string{"proposed when web of fra is unhealthy for 1m", "fence the old writer at fra", "leave fra 0 % of its clients, 5 points first", "drain fra"}},
-		"status": {renderRuns(s, &page), []string{"run 3 of plan leave-fra: failed, since 1m ago, by maria: cooling", "it stands still: step 2, shift, has failed: errors. Next: steadycast plan resume|step|rollback leave-fra", "55s ago, took 5s", "fra-1", "3/3", "up: 12 -> up: 11", "exit status 0", "errors", "waiting"}},
+		"status": {renderRuns(s, &page), []string{"run 3 of plan leave-fra: failed, begun 1m ago, by maria: cooling", "it stands still: step 2, shift, has failed: errors. Next: steadycast plan resume|step|rollback leave-fra", "55s ago, took 5s", "fra-1", "3/3", "up: 12 -> up: 11", "exit status 0", "errors", "waiting"}},
 		"none":   {renderPlans(s, &api.Plans{}) + renderRuns(s, &api.Plans{}), []string{"The table has no plans.", "No plan was begun."}},
 	} {
 		for _, w := range c.want {

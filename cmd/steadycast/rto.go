@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -47,7 +46,7 @@ fleet.yaml, and needs no daemon.`,
 				pages = append(pages, rtoPage{f, f.Accounts()})
 			}
 			if len(pages) == 0 && len(args) > 0 {
-				return &exitError{code: exitNotFound, err: fmt.Errorf("no service %s; known: %s", args[0], cmp.Or(strings.Join(known, ", "), "none"))}
+				return &exitError{code: exitNotFound, err: fmt.Errorf("no service %s; known: %s", args[0], orElse(strings.Join(known, ", "), "none"))}
 			}
 			if c.json() {
 				return c.printValue(pages)

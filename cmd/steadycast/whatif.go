@@ -42,7 +42,9 @@ func (c *cli) suppose(ctx context.Context, s supposition) error {
 // renderWhatIf is the page of `steadycast simulate --fail`.
 func renderWhatIf(s style, a *whatif.Answer) string {
 	var b strings.Builder
+	var failed []string
 	for i, step := range a.Steps {
+		failed = append(failed, step.Site)
 		fmt.Fprintln(&b, s.paint(bold, s.text(fmt.Sprintf("%d. after %s %s fails", i+1, rough(step.After), step.Site))))
 		t := &table{columns: words("PREFIX", "OUTCOME", "WHY")}
 		for _, u := range step.Units {
@@ -63,7 +65,7 @@ func renderWhatIf(s style, a *whatif.Answer) string {
 			t.add(cell{u.Unit.Prefix.String(), plain}, cell{u.Outcome, colour}, cell{why, plain})
 		}
 		b.WriteString(t.render(s))
-		b.WriteString(burdenTable(step.Sites, a.Red, true).render(s))
+		b.WriteString(burdenTable(step.Sites, a.Red, failed).render(s))
 		b.WriteByte('\n')
 	}
 	fmt.Fprintln(&b, s.paint(bold, "in the end"))

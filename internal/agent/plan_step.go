@@ -195,7 +195,7 @@ func (s *steps) routes(ctx context.Context, t stepTry, in bool) (text string, so
 	if in {
 		word = "in"
 	}
-	return fmt.Sprintf("%d routes are %s, and every router that is up has acknowledged it", len(st.Took), word), true, false
+	return fmt.Sprintf("%s %s, and every router that is up has acknowledged it", routesAre(len(st.Took)), word), true, false
 }
 
 // lacks says what is missing before a unit is where it should be, by its site's word.
@@ -242,7 +242,14 @@ func (s *steps) carriedOut(ctx context.Context, t stepTry, site string) (text st
 			}
 		}
 	}
-	return fmt.Sprintf("%d routes are where they were ordered to be, and acknowledged", seen), true, false
+	return routesAre(seen) + " as ordered, and acknowledged", true, false
+}
+
+func routesAre(n int) string {
+	if n == 1 {
+		return "1 route is"
+	}
+	return fmt.Sprintf("%d routes are", n)
 }
 
 // look makes one check.

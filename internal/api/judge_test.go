@@ -234,6 +234,7 @@ func TestSummary(t *testing.T) {
 			gone(s, "ams")
 		}, LevelCritical, "partly out", "steadycast why ams 192.0.2.0/24"},
 		{"nothing configured", func(s *Snapshot) { *s = Snapshot{} }, LevelDegraded, "nothing to announce", "steadycast events"},
+		{"a fleet not begun", func(s *Snapshot) { *s = Snapshot{Mode: "fleet"} }, LevelDegraded, "no table yet", "steadycast ledger members"},
 		{"one peer slow to acknowledge everywhere", func(s *Snapshot) {
 			for i := range s.Sites {
 				s.Sites[i].Units[0].Proven = false

@@ -24,7 +24,7 @@ func (s *Server) getPlans(r *http.Request) (any, error) {
 		return nil, err
 	}
 	snap := s.snapshot()
-	return Plans{snap.At, snap.View.LT, listed(snap.View.Table.Plans), listed(snap.View.Plans)}, nil
+	return Plans{snap.At, snap.ledgerNow(), listed(snap.View.Table.Plans), listed(snap.View.Plans)}, nil
 }
 
 // followsPlan says what follows from what a person wants of a plan.

@@ -72,6 +72,15 @@ func (s *Snapshot) ledgerTime(t decide.Time) time.Time {
 	return at.Add(-time.Duration(max(s.View.LT-t, 0)) * time.Millisecond)
 }
 
+// ledgerNow is the ledger's time at the daemon's now: entries alone move it, and
+// where none comes it stands.
+func (s *Snapshot) ledgerNow() decide.Time {
+	if s.ViewAt.IsZero() {
+		return s.View.LT
+	}
+	return s.View.LT + decide.Time(max(s.At.Sub(s.ViewAt), 0).Milliseconds())
+}
+
 // farServices are what the ledger was told of a unit's services.
 func (x *index) farServices(u steadycast.Unit) []Service {
 	out := []Service{}

@@ -84,6 +84,9 @@ func (s *Snapshot) Summarize(rows []Row, tallies []Tally) Summary {
 	sum.Sentence = sentence(rows, tallies)
 	if len(rows) == 0 {
 		sum.say(LevelDegraded, "nothing to announce", "steadycast events")
+		if s.Mode == "fleet" && s.View.Table.Revision == 0 {
+			sum.say(LevelDegraded, "no table yet", "steadycast ledger members")
+		}
 	}
 	// From the mildest to the worst: a later one replaces what an earlier one said.
 	for _, judge := range []func(*Summary, []Row, []Tally){

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -99,7 +100,7 @@ func Ask(q Question) (*Answer, error) {
 	for i, site := range q.Fail {
 		switch p, ok := w.table.Place(site); {
 		case !ok || p.Witness:
-			return nil, fmt.Errorf("%q is not a site that announces; known: %v", site, w.table.Announcers())
+			return nil, fmt.Errorf("%q is not a site that announces; known: %s", site, strings.Join(w.table.Announcers(), ", "))
 		case slices.Contains(q.Fail[:i], site):
 			return nil, fmt.Errorf("%s is named twice", site)
 		}

@@ -2,6 +2,8 @@ package decide
 
 import (
 	"net/netip"
+	"slices"
+	"time"
 
 	"github.com/steadycast/steadycast"
 )
@@ -261,4 +263,34 @@ type SiteNow struct {
 	// Load is what it says that it carries, as the capacity guard counts it; nil where
 	// it says nothing.
 	Load *Load `json:"load,omitempty"`
+}
+
+// Together is what the nodes of a site say as one: it acts on what the last of them
+// acts on, announces what one of them announces, and has not proven what one of them
+// has not. Who was not heard within a while says nothing, unless nobody was; then the
+// one that was heard last does. ok is false for a site that was never heard.
+func Together(all []SiteNow, site string, within time.Duration) (now SiteNow, ok bool) {
+	fresh := func(x *SiteNow) bool { return x.AgeMS <= within.Milliseconds() }
+	for i := range all {
+		switch x := &all[i]; {
+		case x.Site != site:
+		case !ok, fresh(x) && !fresh(&now), !fresh(x) && x.AgeMS < now.AgeMS:
+			now, ok = *x, true
+		case fresh(x):
+			if x.At.Compare(now.At) < 0 {
+				now.At = x.At
+			}
+			now.Node = ""
+			now.AgeMS, now.Revision = max(now.AgeMS, x.AgeMS), min(now.Revision, x.Revision)
+			now.Announcing, now.Unproven = both(now.Announcing, x.Announcing), both(now.Unproven, x.Unproven)
+		}
+	}
+	return now, ok
+}
+
+// both are the units of two lists, in order.
+func both(a, b []steadycast.Unit) []steadycast.Unit {
+	out := slices.Concat(a, b)
+	slices.SortFunc(out, steadycast.Unit.Compare)
+	return slices.Compact(out)
 }

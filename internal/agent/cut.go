@@ -222,11 +222,11 @@ func (a *Agent) takers(f *decide.CutFacts, view *decide.View) {
 	}
 	fence := a.fenceOf(f)
 	for _, site := range view.Table.Announcers() {
-		i := slices.IndexFunc(o.sites, func(x decide.SiteNow) bool { return x.Site == site })
-		if i < 0 || o.sites[i].AgeMS > api.Stale.Milliseconds() {
+		x, ok := decide.Together(o.sites, site, api.Stale)
+		if !ok || x.AgeMS > api.Stale.Milliseconds() {
 			continue // gone, and no node of it can be behind
 		}
-		if o.sites[i].At.Compare(fence) < 0 {
+		if x.At.Compare(fence) < 0 {
 			f.Behind = append(f.Behind, site)
 		}
 	}

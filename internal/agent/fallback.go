@@ -43,7 +43,11 @@ func sealFile(dir string) string { return filepath.Join(dir, "table.seal.json") 
 func (a *Agent) watchSeal(ctx context.Context) {
 	look := time.NewTicker(sealEvery)
 	defer look.Stop()
-	var kept edition
+	type version struct {
+		edition
+		trial bool // what ends it is part of the seal
+	}
+	var kept version
 	said := ""
 	for {
 		select {
@@ -56,7 +60,8 @@ func (a *Agent) watchSeal(ctx context.Context) {
 			return
 		}
 		var err error
-		switch now := editionOf(a.o.Ledger.View()); {
+		v := a.o.Ledger.View()
+		switch now := (version{editionOf(v), v.Trial != nil}); {
 		case lost:
 			err = a.fallBack(ctx)
 		case now != kept:

@@ -82,6 +82,7 @@ func (s *steps) run(ctx context.Context) {
 		case t := <-s.ended:
 			s.works[t](nil)
 			delete(s.works, t)
+			delete(s.sent, t) // where the view lags it is not begun once more
 		case t := <-s.asked:
 			delete(s.asking, t)
 		}

@@ -144,20 +144,32 @@ func (s *steps) current(t stepTry) (st decide.StepRun, ok bool) {
 	return st, false
 }
 
-// effective is how many sites act on what the step ordered, of those there are.
+// effective is how many sites act on what the step ordered, of those that are there;
+// a site acts when every node of it does.
 func (s *steps) effective(ctx context.Context, t stepTry) (n, of int) {
 	st, _ := s.current(t)
 	at := st.Ordered
 	if at == (steadycast.Fence{}) {
 		at = st.Token
 	}
-	of = len(s.ledger.View().Table.Announcers())
-	for _, x := range s.sites(ctx) {
-		if x.At.Compare(at) >= 0 {
-			n++
+	v, heard := s.ledger.View(), s.sites(ctx)
+	for _, site := range v.Table.Announcers() {
+		switch x, ok := decide.Together(heard, site, stepCall); {
+		case ok && x.At.Compare(at) >= 0:
+			n, of = n+1, of+1
+		case ok || countsIn(&v, site):
+			of++
 		}
 	}
-	return min(n, of), of
+	return n, of
+}
+
+// countsIn: the ledger counts the site as announcing something. One that is neither
+// heard nor counted is gone, and nothing waits for it: it may be what the plan is for.
+func countsIn(v *decide.View, site string) bool {
+	return slices.ContainsFunc(v.Units, func(u decide.UnitView) bool {
+		return u.Unit.Site == site && u.Phase == steadycast.In && !u.Lost
+	})
 }
 
 // sites are what the ledger heard of each site just now.
@@ -198,20 +210,21 @@ func (s *steps) routes(ctx context.Context, t stepTry, in bool) (text string, so
 	return fmt.Sprintf("%s %s, and every router that is up has acknowledged it", routesAre(len(st.Took)), word), true, false
 }
 
-// lacks says what is missing before a unit is where it should be, by its site's word.
+// lacks says what is missing before a unit is where it should be, by the word of all
+// nodes of its site.
 func lacks(now []decide.SiteNow, unit steadycast.Unit, at steadycast.Fence, in bool) string {
-	i := slices.IndexFunc(now, func(x decide.SiteNow) bool { return x.Site == unit.Site })
+	x, ok := decide.Together(now, unit.Site, stepCall)
 	switch {
-	case i < 0:
+	case !ok:
 		return unit.Site + " is not heard"
-	case now[i].At.Compare(at) < 0:
+	case x.At.Compare(at) < 0:
 		return unit.Site + " has not acted on it yet"
-	case slices.Contains(now[i].Announcing, unit) != in:
+	case slices.Contains(x.Announcing, unit) != in:
 		if in {
 			return fmt.Sprintf("%s is not announced yet", unit)
 		}
 		return fmt.Sprintf("%s is announced still", unit)
-	case slices.Contains(now[i].Unproven, unit):
+	case slices.Contains(x.Unproven, unit):
 		return fmt.Sprintf("%s is not acknowledged by every router", unit)
 	}
 	return ""

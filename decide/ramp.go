@@ -74,7 +74,7 @@ func (c *critic) ramp() {
 	last := 0
 	for i, s := range r.Steps {
 		if at := fmt.Sprintf("ramp.steps[%d]", i); s <= last || s > 100 {
-			c.say(at, "%d%% is not above the %d%% before it, up to 100; write them as 5, 20, 50, 100", s, last)
+			c.say(at, "%d%%; allowed: above the %d%% before it, and 100%% at most, as in [5, 20, 50, 100]", s, last)
 			return
 		}
 		last = s

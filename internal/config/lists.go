@@ -15,9 +15,9 @@ func (j *judge) listsOfTable() {
 		twice(j, j.table, at+".upstreams", s.Upstreams)
 		if path := at + ".min_nodes"; j.table.wrote(path) {
 			switch n := len(s.Nodes); {
-			case s.MinNodes < 1:
-				j.say(j.table, path, "%d is under 1: the last node of a site leaves with the site, on a permit; leave it out for 1", s.MinNodes)
-			case n > 0 && s.MinNodes >= n:
+			case s.MinNodes == 0:
+				j.say(j.table, path, "0 is under 1: the last node of a site leaves with the site, on a permit; leave it out for 1")
+			case n > 1 && s.MinNodes == n:
 				j.warn(j.table, path, "%d of %d nodes must stay, so none ever leaves alone", s.MinNodes, n)
 			}
 		}

@@ -22,8 +22,11 @@ type queryLog struct {
 	lines chan dnsfallback.Sample
 	done  sync.WaitGroup
 
+	// writing guards file, for as long as a write takes; the workers never want it.
+	writing sync.Mutex
+	file    *os.File
+
 	mu     sync.Mutex
-	file   *os.File
 	second int64 // of the newest line, and how many there were in it
 	passed int
 }
@@ -69,10 +72,10 @@ func (q *queryLog) reopen() error {
 	if err != nil {
 		return fmt.Errorf("dns.query_log.file: %w", err)
 	}
-	q.mu.Lock()
+	q.writing.Lock()
 	old := q.file
 	q.file = f
-	q.mu.Unlock()
+	q.writing.Unlock()
 	if old != nil {
 		old.Close()
 	}
@@ -109,9 +112,9 @@ func (q *queryLog) run() {
 			Asked: len(s.Question), Answered: len(s.Answer), Table: s.Version, Branch: s.Branch,
 		})
 		if err == nil {
-			q.mu.Lock()
+			q.writing.Lock()
 			_, err = q.file.Write(append(b, '\n'))
-			q.mu.Unlock()
+			q.writing.Unlock()
 		}
 		if err != nil && !failing {
 			q.log.Error("the query log cannot be written; the answers go on", "file", q.path, "err", err)

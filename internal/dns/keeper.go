@@ -47,8 +47,9 @@ type keeper struct {
 	server  *dnsfallback.Server // nil before serve
 	version uint64
 	edition edition
-	state   known // that the newest table is of
-	news    bool  // the memory does not have it yet
+	state   known  // that the newest table is of
+	news    bool   // the memory does not have it yet
+	behind  string // why what the ledger says is older than that; empty while it is not
 	// lostAt is since when the ledger is lost, heardAt since when it is heard again;
 	// monotonic, zero for not.
 	lostAt, heardAt time.Time
@@ -112,9 +113,7 @@ func (k *keeper) run(ctx context.Context, alive func(), reload <-chan func()) {
 		alive()
 		select {
 		case <-ctx.Done():
-			if k.news {
-				_ = k.memory.write(k.state) // if it cannot be, that was said
-			}
+			k.memory.finish(k.state, k.news)
 			return
 		case <-changed:
 			soon()
@@ -157,9 +156,12 @@ func (k *keeper) recall() {
 		k.log.Warn("what the server remembers is too old to answer from", "age", age.Round(time.Second), "remember", k.node.DNS.Remember)
 		return
 	}
-	if err := k.follow(was.View); err != nil {
-		k.log.Warn("what the server remembers cannot be used", "err", err)
-		return
+	if err := k.follow(was.View.Table); err != nil {
+		if was.Used == nil || k.follow(*was.Used) != nil {
+			k.log.Warn("what the server remembers cannot be used", "err", err)
+			return
+		}
+		k.refuse(refusal(was.View.Table, err))
 	}
 	k.state = was
 	k.lostAt = time.Now().Add(-age)
@@ -173,9 +175,11 @@ func (k *keeper) hear() {
 		return
 	}
 	if k.placed == nil && v.Fence.Compare(k.state.View.Fence) < 0 {
-		k.refuse(fmt.Sprintf("the ledger is at %s, before %s that was answered from: an old leader, or a backup that was restored", v.Fence, k.state.View.Fence))
+		k.behind = fmt.Sprintf("the ledger is at %s, before %s that was answered from: an old leader, or a backup that was restored", v.Fence, k.state.View.Fence)
+		k.refuse(k.behind)
 		return
 	}
+	k.behind = ""
 	if k.source.Lost() == nil {
 		k.state.Heard = time.Now()
 	}
@@ -183,14 +187,17 @@ func (k *keeper) hear() {
 		return
 	}
 	if e := (edition{v.Fence.Epoch, v.Table.Revision}); e != k.edition || k.policy == nil {
-		if err := k.follow(v); err != nil {
-			text := fmt.Sprintf("revision %d of the table is not answered from: %v", v.Table.Revision, err)
-			k.refuse(text)
+		if err := k.follow(v.Table); err != nil {
+			k.refuse(refusal(v.Table, err))
 			if k.policy == nil {
 				return
 			}
+			if k.state.Used == nil { // the one before was good
+				k.state.Used = new(k.state.View.Table)
+			}
 		} else {
 			k.refuse("")
+			k.state.Used = nil
 		}
 		k.edition = e
 	}
@@ -207,17 +214,21 @@ func (k *keeper) refuse(text string) {
 	k.sheet.Refused = text
 }
 
+func refusal(t decide.Table, err error) string {
+	return fmt.Sprintf("revision %d of the table is not answered from: %v", t.Revision, err)
+}
+
 // follow makes the policy of a committed table. Its error changes nothing.
-func (k *keeper) follow(v decide.View) error {
+func (k *keeper) follow(t decide.Table) error {
 	fleet := k.placed
 	if fleet == nil {
-		f, err := placementOf(v.Table)
+		f, err := placementOf(t)
 		if err != nil {
 			return err
 		}
 		fleet = &f
 	}
-	p, err := policyOf(v.Table.Revision, *fleet)
+	p, err := policyOf(t.Revision, *fleet)
 	if err != nil {
 		return err
 	}
@@ -295,6 +306,9 @@ func (k *keeper) watch() bool {
 	}
 	if k.source.View().Fence.Epoch == 0 && lost == nil {
 		stale = "the fleet's state was not heard yet"
+	}
+	if stale == "" {
+		stale = k.behind
 	}
 	switch {
 	case stale == "":
@@ -380,13 +394,13 @@ func (k *keeper) renew() {
 	k.state.Version = k.version
 	k.sheet.Table, k.sheet.Since = t, now
 	k.sheet.Mode, k.sheet.ModeWhy = mode, why
-	k.sheet.Revision, k.sheet.Position = k.state.View.Table.Revision, k.state.View.Fence.String()
+	k.sheet.Revision, k.sheet.Position = k.state.inUse().Revision, k.state.View.Fence.String()
 }
 
 // replace puts other zones of a node's own file into force. They were judged.
 func (k *keeper) replace(fleet *config.Fleet) {
 	k.placed = fleet
-	if err := k.follow(k.state.View); err != nil {
+	if err := k.follow(k.state.View.Table); err != nil {
 		k.refuse(err.Error())
 	}
 }

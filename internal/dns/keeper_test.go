@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/steadycast/steadycast/dnsfallback"
 	"github.com/steadycast/steadycast/internal/answers"
 	"github.com/steadycast/steadycast/internal/config"
@@ -131,7 +133,8 @@ func TestBadTableChangesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := begin(t, t.TempDir(), nil)
+			dir := t.TempDir()
+			r := begin(t, dir, nil)
 			good := view(t, 1, table)
 			r.source.commit(good)
 			r.answers(t, "static.example.com", "192.0.2.99")
@@ -143,8 +146,21 @@ func TestBadTableChangesNothing(t *testing.T) {
 				return strings.HasPrefix(s.Refused, "revision 2 of the table is not answered from: ")
 			})
 			r.answers(t, "static.example.com", "192.0.2.99")
-			// The state goes on, by the zones that are in use.
+			// The state goes on, by the zones that are in use, and which they are is said.
 			r.answers(t, "www.example.com", "192.0.2.2")
+			if s, _, _ := r.show(); s.Revision != 1 {
+				t.Errorf("it is said to answer by revision %d, which is refused", s.Revision)
+			}
+			// Over a restart as well, from which there may be no ledger.
+			r.stop()
+			r = begin(t, dir, nil)
+			r.source.lose(2 * time.Minute)
+			r.answers(t, "static.example.com", "192.0.2.99")
+			r.answers(t, "www.example.com", "192.0.2.2")
+			if s, _, _ := r.show(); s.Revision != 1 || !strings.HasPrefix(s.Refused, "revision 2 of the table is not answered from: ") {
+				t.Errorf("after a restart by revision %d, refused: %q", s.Revision, s.Refused)
+			}
+			r.source.lose(0)
 			next := view(t, 3, table)
 			next.Table.Revision = 3
 			r.source.commit(next)
@@ -229,4 +245,51 @@ func TestStale(t *testing.T) {
 	eventually(t, "it is minimal", func() bool { s, _, _ := r.show(); return s.Mode == answers.Minimal })
 	r.answers(t, "www.example.com", "192.0.2.80")
 	r.answers(t, "static.example.com", "192.0.2.99")
+}
+
+// A ledger that is behind what was answered from is no news: its word keeps nothing fresh.
+func TestBehindIsStale(t *testing.T) {
+	r := begin(t, t.TempDir(), func(c *config.DNS) { c.StaleAfter = 10 * time.Millisecond })
+	r.source.commit(view(t, 5, table, "fra"))
+	r.answers(t, "www.example.com", "192.0.2.2")
+	r.source.commit(view(t, 3, table))
+	eventually(t, "it is stale", func() bool {
+		s, _, _ := r.show()
+		return strings.Contains(s.Stale, "the ledger is at 1.3, before 1.5 that was answered from") && s.Mode == answers.Frozen
+	})
+	r.answers(t, "www.example.com", "192.0.2.2")
+	r.source.commit(view(t, 6, table))
+	eventually(t, "it is fresh", func() bool { s, _, _ := r.show(); return s.Stale == "" && s.Mode == answers.Normal })
+	r.answers(t, "www.example.com", "192.0.2.1")
+}
+
+// A disk that stalls takes away what a restart would remember, and nothing else:
+// here the file to be written is a pipe that nobody reads.
+func TestStalledDisk(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "dns-view.json.tmp")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := begin(t, dir, nil)
+	t.Cleanup(func() { // the write ends, and so can the keeper
+		fd, err := unix.Open(pipe, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Error(err)
+		}
+		r.stop()
+		unix.Close(fd)
+	})
+	r.source.commit(view(t, 1, table))
+	r.answers(t, "www.example.com", "192.0.2.1")
+	for i, want := range []string{"192.0.2.2", "192.0.2.1", "192.0.2.2"} {
+		down := "fra"
+		if want == "192.0.2.1" {
+			down = "ams"
+		}
+		heard, _, _ := r.show()
+		eventually(t, "the clock is looked at", func() bool { s, _, _ := r.show(); return s.Heard.After(heard.Heard) })
+		r.source.commit(view(t, uint64(i)+2, table, down))
+		r.answers(t, "www.example.com", want)
+	}
 }

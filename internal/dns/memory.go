@@ -29,8 +29,9 @@ type memory struct {
 	path, fleet string
 	log         *slog.Logger
 
-	written time.Time // monotonic
-	failing bool
+	written time.Time  // monotonic
+	writing chan error // of the write under way; nil when there is none
+	owed    bool       // the newest write failed
 }
 
 // sealed is the file: what is known, and the CRC-32 (IEEE) of its octets.
@@ -49,6 +50,16 @@ type known struct {
 	// Version of the newest table that was made of it.
 	Version uint64      `json:"version"`
 	View    decide.View `json:"view"`
+	// Used is the table that is answered by, where that of View is refused.
+	Used *decide.Table `json:"used,omitempty"`
+}
+
+// inUse is the table that is answered by.
+func (k *known) inUse() *decide.Table {
+	if k.Used != nil {
+		return k.Used
+	}
+	return &k.View.Table
 }
 
 // recall reads what is remembered; nothing where it cannot be used, which is said.
@@ -80,20 +91,43 @@ func (m *memory) recall() (k known, ok bool) {
 	return k, true
 }
 
-// keep writes what is known, where that is news or the file's time is old. A
-// write that fails is said once, and tried again.
-func (m *memory) keep(k known, news bool) (done bool) {
-	now := time.Now()
-	if age := now.Sub(m.written); !m.written.IsZero() && (age < memoryEvery || !news && age < memoryBeat) {
-		return !news
+// keep begins to write what is known, where that is news or the file's time is
+// old, and reports whether it did. Nobody waits for the disk: while a write is
+// under way none begins. One that fails is said once, and tried again.
+func (m *memory) keep(k known, news bool) (begun bool) {
+	if m.writing != nil {
+		select {
+		case err := <-m.writing:
+			m.ended(err)
+		default:
+			return false
+		}
 	}
-	m.written = now
-	err := m.write(k)
-	if err != nil && !m.failing {
+	now := time.Now()
+	if age := now.Sub(m.written); !m.written.IsZero() && (age < memoryEvery || !news && !m.owed && age < memoryBeat) {
+		return false
+	}
+	m.written, m.writing = now, make(chan error, 1)
+	done := m.writing
+	go func() { done <- m.write(k) }()
+	return true
+}
+
+func (m *memory) ended(err error) {
+	if err != nil && !m.owed {
 		m.log.Warn("the fleet's state cannot be kept on disk; a restart without a ledger would not answer", "file", m.path, "err", err)
 	}
-	m.failing = err != nil
-	return err == nil
+	m.writing, m.owed = nil, err != nil
+}
+
+// finish waits for the write under way, and writes what is left.
+func (m *memory) finish(k known, news bool) {
+	if m.writing != nil {
+		m.ended(<-m.writing)
+	}
+	if news || m.owed {
+		m.ended(m.write(k))
+	}
 }
 
 func (m *memory) write(k known) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -31,8 +32,9 @@ type Names struct {
 }
 
 // staleNames reads why the server's answers are stale; "" while they are not, or
-// nobody says anything: a server that is gone is its check's to see.
-func staleNames(path string) string {
+// nobody says anything: a server that is gone is its check's to see. What is not
+// right may be old or not: then it goes on to be what it was.
+func staleNames(path, was string) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return ""
@@ -46,6 +48,9 @@ func staleNames(path string) string {
 	if err != nil {
 		return ""
 	}
+	if strings.HasPrefix(string(text), "down") {
+		return was
+	}
 	return answers.Stale(string(text))
 }
 
@@ -56,9 +61,9 @@ func (a *Agent) watchNames(ctx context.Context, n Names) {
 	defer tick.Stop()
 	said := ""
 	for {
-		if why := staleNames(n.Health); (why == "") != (said == "") {
+		if why := staleNames(n.Health, said); (why == "") != (said == "") {
 			said = why
-			e := steadycast.Event{Kind: steadycast.EventRecovery, Service: n.Service, Reason: "the answers of the server of names are fresh again"}
+			e := steadycast.Event{Kind: steadycast.EventRecovery, Service: n.Service, Reason: "the server of names no longer says that its answers are old"}
 			in := decide.Outdated{Service: n.Service}
 			if why != "" {
 				e = steadycast.Event{Kind: steadycast.EventAlarm, Service: n.Service, Reason: "the server of names answers from old state: " + why}

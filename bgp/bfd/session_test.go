@@ -12,7 +12,7 @@ import (
 
 // cable joins two sessions in a bubble. A cut one drops packets and says nothing.
 type cable struct {
-	ends [2]*Session
+	ends [2]atomic.Pointer[Session]
 	cut  atomic.Bool
 	last [2]atomic.Pointer[Packet] // that each end has sent
 	err  atomic.Pointer[error]     // what Send says
@@ -32,7 +32,7 @@ func (e cableEnd) Send(b []byte) error {
 		return err
 	}
 	e.c.last[e.i].Store(&p)
-	if other := e.c.ends[1-e.i]; other != nil && !e.c.cut.Load() {
+	if other := e.c.ends[1-e.i].Load(); other != nil && !e.c.cut.Load() {
 		other.hear(p)
 	}
 	return nil
@@ -43,20 +43,20 @@ func (cableEnd) Close() {}
 // plug opens end i with settings and returns what it said of its failures.
 func (c *cable) plug(i int, set Settings) (downs *atomic.Int64) {
 	downs = new(atomic.Int64)
-	c.ends[i] = newSession(Config{Settings: set, OnDown: func(string) { downs.Add(1) }}, func(*Session) (link, error) { return cableEnd{c, i}, nil })
+	c.ends[i].Store(newSession(Config{Settings: set, OnDown: func(string) { downs.Add(1) }}, func(*Session) (link, error) { return cableEnd{c, i}, nil }))
 	return downs
 }
 
 func (c *cable) states() [2]State {
-	return [2]State{c.ends[0].Status().State, c.ends[1].Status().State}
+	return [2]State{c.ends[0].Load().Status().State, c.ends[1].Load().Status().State}
 }
 
 func (c *cable) stop() {
-	for _, s := range c.ends {
-		s.Stop()
+	for i := range c.ends {
+		c.ends[i].Load().Stop()
 	}
-	for _, s := range c.ends {
-		<-s.Done()
+	for i := range c.ends {
+		<-c.ends[i].Load().Done()
 	}
 }
 
@@ -68,7 +68,7 @@ func TestSessionLives(t *testing.T) {
 		if c.states() != [2]State{Up, Up} {
 			t.Fatalf("after 5s: %v", c.states())
 		}
-		a, b := c.ends[0].Status(), c.ends[1].Status()
+		a, b := c.ends[0].Load().Status(), c.ends[1].Load().Status()
 		// Each sends as often as both can, and is given up after what it announced.
 		if a.Interval != 300*ms || b.Interval != 300*ms || a.Detection != 1500*ms || b.Detection != 900*ms {
 			t.Errorf("%+v\n%+v", a, b)
@@ -80,7 +80,7 @@ func TestSessionLives(t *testing.T) {
 		c.cut.Store(true)
 		time.Sleep(3 * time.Second)
 		for i, most := range []time.Duration{a.Detection, b.Detection} {
-			st := c.ends[i].Status()
+			st := c.ends[i].Load().Status()
 			if d := st.Since.Sub(cut); st.State != Down || d > most || d < most-300*ms {
 				t.Errorf("end %d: %s %s after the cut, of %s", i, st.State, d, most)
 			}
@@ -95,10 +95,10 @@ func TestSessionLives(t *testing.T) {
 		}
 
 		// Stopping is no failure to the other end, which hears why.
-		c.ends[0].Stop()
-		<-c.ends[0].Done()
+		c.ends[0].Load().Stop()
+		<-c.ends[0].Load().Done()
 		time.Sleep(ms)
-		if st := c.ends[1].Status(); st.State != Down || st.Why != "the router holds its end administratively down" || downs[1].Load() != 1 {
+		if st := c.ends[1].Load().Status(); st.State != Down || st.Why != "the router holds its end administratively down" || downs[1].Load() != 1 {
 			t.Errorf("after the other end's stop: %+v, said %d times", st, downs[1].Load())
 		}
 		c.stop()
@@ -112,13 +112,13 @@ func TestOneWayCut(t *testing.T) {
 		c.plug(0, Settings{})
 		downs := c.plug(1, Settings{})
 		time.Sleep(5 * time.Second)
-		deaf := c.ends[0]
-		c.ends[0] = nil // nothing arrives there
+		deaf := c.ends[0].Load()
+		c.ends[0].Store(nil) // nothing arrives there
 		time.Sleep(1200 * ms)
-		if st := c.ends[1].Status(); st.State == Up || downs.Load() != 1 {
+		if st := c.ends[1].Load().Status(); st.State == Up || downs.Load() != 1 {
 			t.Errorf("%+v, said %d times", st, downs.Load())
 		}
-		c.ends[0] = deaf
+		c.ends[0].Store(deaf)
 		c.stop()
 	})
 }
@@ -130,10 +130,10 @@ func TestTimersChangeInFlight(t *testing.T) {
 		downs := c.plug(1, Settings{})
 		time.Sleep(5 * time.Second)
 		for _, set := range []Settings{{50 * ms, 2}, {2 * time.Second, 3}, {10 * ms, 3}, {}} {
-			c.ends[0].Become(set)
+			c.ends[0].Load().Become(set)
 			time.Sleep(10 * time.Second)
 			want := max(set.WithDefaults().Interval, 300*ms)
-			if st := c.ends[1].Status(); st.State != Up || st.Interval != want || st.Detection != want*time.Duration(set.WithDefaults().Multiplier) {
+			if st := c.ends[1].Load().Status(); st.State != Up || st.Interval != want || st.Detection != want*time.Duration(set.WithDefaults().Multiplier) {
 				t.Errorf("%v: %+v", set, st)
 			}
 		}
@@ -152,8 +152,8 @@ func TestRestart(t *testing.T) {
 		c.plug(1, Settings{})
 		time.Sleep(5 * time.Second)
 		c.cut.Store(true) // it says nothing any more
-		c.ends[1].Stop()
-		<-c.ends[1].Done()
+		c.ends[1].Load().Stop()
+		<-c.ends[1].Load().Done()
 		c.plug(1, Settings{})
 		c.cut.Store(false)
 		time.Sleep(5 * time.Second)
@@ -168,32 +168,36 @@ func TestRestart(t *testing.T) {
 func TestLinkTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cable{}
-		var opened int
+		var opened atomic.Int64
 		missing := errors.New("local_address 192.0.2.1 is not on this node")
-		trouble := missing
-		c.ends[0] = newSession(Config{}, func(*Session) (link, error) {
-			opened++
-			return cableEnd{c, 0}, trouble
-		})
+		var trouble atomic.Pointer[error]
+		trouble.Store(&missing)
+		c.ends[0].Store(newSession(Config{}, func(*Session) (link, error) {
+			opened.Add(1)
+			if err := trouble.Load(); err != nil {
+				return nil, *err
+			}
+			return cableEnd{c, 0}, nil
+		}))
 		c.plug(1, Settings{})
 		time.Sleep(3500 * ms)
-		if st := c.ends[0].Status(); st.State == Up || st.Why != missing.Error() || opened < 3 {
-			t.Errorf("opened %d times: %+v", opened, st)
+		if st := c.ends[0].Load().Status(); st.State == Up || st.Why != missing.Error() || opened.Load() < 3 {
+			t.Errorf("opened %d times: %+v", opened.Load(), st)
 		}
-		trouble = nil
+		trouble.Store(nil)
 		time.Sleep(5 * time.Second)
 		if c.states() != [2]State{Up, Up} {
 			t.Fatalf("%v", c.states())
 		}
 		// While up one lost packet is none of the socket's affair.
 		var unreachable error = syscall.ENETUNREACH
-		was := opened
+		was := opened.Load()
 		c.err.Store(&unreachable)
 		time.Sleep(500 * ms)
 		c.err.Store(nil)
 		time.Sleep(2 * time.Second)
-		if c.states() != [2]State{Up, Up} || opened != was {
-			t.Errorf("%v, opened again %d times", c.states(), opened-was)
+		if c.states() != [2]State{Up, Up} || opened.Load() != was {
+			t.Errorf("%v, opened again %d times", c.states(), opened.Load()-was)
 		}
 		c.stop()
 	})

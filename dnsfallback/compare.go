@@ -225,8 +225,7 @@ func moved(was, is *Side, x, y *steered, where *Maps, typ uint16) (n int) {
 
 // ask gives what one client is given, by the lot it draws.
 func (s *Side) ask(t *steered, where *Maps, client netip.Prefix, family int, lot uint64) []byte {
-	var silent []string // who only wants to know is no client
-	c := chooser{draw: mix(lot + 1), turn: lot, trace: &silent}
+	c := chooser{draw: mix(lot + 1), turn: lot, aside: true}
 	c.start(where, client, true, family)
 	s.table.choose(&c, t)
 	return c.given

@@ -22,6 +22,8 @@ func (j *judge) load() {
 		j.say(r, "load.query", "is asked of nobody; name the server in load.prometheus, as http://127.0.0.1:9090")
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		j.say(r, "load.prometheus", "%q is not the address of a server; write http://127.0.0.1:9090", brief(l.Prometheus))
+	case u.User != nil:
+		j.say(r, "load.prometheus", "carries a name or a password, which logs would show and nobody would be sent; name a server that asks for none")
 	case l.Query == "":
 		j.say(r, "load.query", "is missing; write what gives one figure, as sum(rate(http_requests_total[1m]))")
 	}

@@ -166,8 +166,11 @@ func (j *judge) runs(at string, r PlanRun, where string) {
 			j.say(j.table, at, "has method:, headers: or body:, which belong to url:")
 		}
 	default:
-		if u, err := url.Parse(r.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		switch u, err := url.Parse(r.URL); {
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 			j.say(j.table, at+".url", "%q is not an address to call; write http://HOST:PORT/PATH or https://…", brief(r.URL))
+		case u.User != nil:
+			j.say(j.table, at+".url", "carries a name or a password, which every node would show; use headers: with Authorization")
 		}
 		if len(r.Env) > 0 {
 			j.say(j.table, at+".env", "belongs to argv:, and an address is called")

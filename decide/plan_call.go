@@ -49,7 +49,11 @@ func (a *applying) signs(when []Sign) (string, bool) {
 }
 
 // uncalled takes a proposal back that nothing calls for any more.
-func (a *applying) uncalled(plan string) {
+func (a *applying) uncalled(plan string) { a.unpropose(plan, "auto", "nothing calls for it any more") }
+
+// unpropose ends the proposal of a plan, if there is one. Where the plan is called for
+// still, it is proposed once more.
+func (a *applying) unpropose(plan, actor, why string) {
 	i := a.newestRun(plan)
 	if i < 0 || a.Plans.Runs[i].State != PlanProposed {
 		return
@@ -59,7 +63,8 @@ func (a *applying) uncalled(plan string) {
 	if len(a.Plans.Runs) == 0 {
 		a.Plans.Runs = nil
 	}
-	a.planEvent(&r, string(PlanProposed), "ended", "auto", "nothing calls for it any more")
+	a.Plans.Calls = keep(a.Plans.Calls, func(c planCall) bool { return c.Plan != plan })
+	a.planEvent(&r, string(PlanProposed), "ended", actor, why)
 }
 
 // answerCall proposes a plan, or begins it; false if neither can be now.
@@ -100,8 +105,14 @@ func (a *applying) hinders(p Plan, but uint64) string {
 	return ""
 }
 
-// settlePlans holds the runs of plans that a new table has not, or has otherwise.
+// settlePlans holds the runs of plans that a new table has not, or has otherwise, and
+// ends what was only proposed of them: what a person begins is the plan as it is.
 func (a *applying) settlePlans() {
+	for _, r := range a.Plans.Runs {
+		if p, ok := a.Table.Plan(r.Plan.Name); r.State == PlanProposed && !(ok && samePlan(p, r.Plan)) {
+			a.unpropose(r.Plan.Name, a.e.Actor, fmt.Sprintf("revision %d of the table changed the plan", a.Table.Revision))
+		}
+	}
 	for i := range a.Plans.Runs {
 		r := a.Plans.Runs[i]
 		if !r.State.Live() || r.Hold != nil {

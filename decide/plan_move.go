@@ -164,8 +164,11 @@ func (a *applying) goBack(r *PlanRun) {
 			return
 		}
 		if s.State != StepUndoing {
+			if no := a.takeBack(r, k); no != "" {
+				a.failed(r, k, no) // a person looks, and lets it go on
+				return
+			}
 			s.State, s.Began, s.Ended = StepUndoing, a.LT, 0
-			a.takeBack(r, k)
 		}
 		if why := a.stillOut(r, k); why != "" {
 			s.Evidence, pending = why, true
@@ -181,15 +184,15 @@ func (a *applying) goBack(r *PlanRun) {
 }
 
 // takeBack ends the order of a step, as far as nobody else has ordered since.
-// The units owe nothing: they are back as soon as they are well.
-func (a *applying) takeBack(r *PlanRun, k int) {
+// The units owe nothing: they are back as soon as they are well. What refuses it, ""
+// if nothing.
+func (a *applying) takeBack(r *PlanRun, k int) string {
 	s, p := &r.Steps[k], r.Plan.Steps[k]
 	if p.Do == DoShift || p.Do == DoWarm {
-		a.shareBack(r, k)
-		return
+		return a.shareBack(r, k)
 	}
 	if p.Do != DoDrain && p.Do != DoWithdraw || s.Ordered == (steadycast.Fence{}) {
-		return
+		return ""
 	}
 	var prefixes []netip.Prefix
 	for i := range a.Units {
@@ -199,7 +202,7 @@ func (a *applying) takeBack(r *PlanRun, k int) {
 		}
 	}
 	if len(prefixes) == 0 {
-		return
+		return ""
 	}
 	a.lift(Scope{Site: p.Site}, prefixes)
 	for _, x := range prefixes {
@@ -209,6 +212,7 @@ func (a *applying) takeBack(r *PlanRun, k int) {
 		}
 		a.event(orderEvent(r.orderOf(k), u, r.orderOf(k).Kind.String(), "automatic", r.name()+" rolls back"))
 	}
+	return ""
 }
 
 // stillOut says what of a step is not back yet, "" if nothing. What somebody else

@@ -510,7 +510,7 @@ func (w *planWorld) end(t *rapid.T) {
 			break
 		}
 		for _, u := range w.f.View().Units {
-			if u.Phase != steadycast.In {
+			if u.Phase != steadycast.In || w.f.s.troubledVerdict(u.Unit) {
 				w.heal(t, u.Unit.Site)
 			}
 		}

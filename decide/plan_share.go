@@ -20,8 +20,8 @@ func (a *applying) shareStep(r *PlanRun, k int) string {
 		switch to := p.permille(); {
 		case p.Do == DoWarm && now > to:
 			return fmt.Sprintf("%s takes %s of %s already, which is more than a trickle", p.Site, Percent(now), name)
-		case to == 0 && len(a.takers(name, p.Site)) == 0:
-			return fmt.Sprintf("%s: no other site takes clients of %s", floorGuard, name)
+		case a.nobodyElse(name, p.Site, to) != "":
+			return a.nobodyElse(name, p.Site, to)
 		default:
 			far = max(far, to-now, now-to)
 		}
@@ -33,6 +33,15 @@ func (a *applying) shareStep(r *PlanRun, k int) string {
 	a.setShares(r, k)
 	s.Ordered = a.Fence
 	return ""
+}
+
+// nobodyElse says that a site cannot be given so little, "" if it can: nothing at all
+// is for where another takes its clients.
+func (s *state) nobodyElse(service, site string, permille int) string {
+	if permille > 0 || s.given(site, service) == 0 || len(s.takers(service, site)) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: no other site takes clients of %s", floorGuard, service)
 }
 
 // permille is the share that the step ends with.
@@ -72,15 +81,24 @@ func (r *PlanRun) because(k int) string {
 }
 
 // shareBack gives back what the run took of the step's site, all of it at once,
-// where nobody else has given another share since.
-func (a *applying) shareBack(r *PlanRun, k int) {
+// where nobody else has given another share since. What refuses it, "" if nothing.
+func (a *applying) shareBack(r *PlanRun, k int) string {
+	var back []ShareOrder
 	for _, w := range r.Steps[k].Was {
 		first, last := r.shareSpan(w.Site, w.Service)
-		if a.serves(w.Site, w.Service) && a.given(w.Site, w.Service) == last {
-			w.Permille = first
-			a.setShare(w, r.Actor, r.name()+" rolls back")
+		if !a.serves(w.Site, w.Service) || a.given(w.Site, w.Service) != last {
+			continue
 		}
+		if no := a.nobodyElse(w.Service, w.Site, first); no != "" {
+			return no
+		}
+		w.Permille = first
+		back = append(back, w)
 	}
+	for _, w := range back {
+		a.setShare(w, r.Actor, r.name()+" rolls back")
+	}
+	return ""
 }
 
 // shareSpan is what a site was given before the run, and what the run gave it last.
@@ -106,12 +124,19 @@ func (a *applying) canary(r *PlanRun, k int) {
 	if r.State != PlanRunning || s.Stage != 1 {
 		return
 	}
-	for i := range s.Was { // where somebody has given another share since, that stays
-		o := s.Was[i]
+	var rest []ShareOrder
+	for _, o := range s.Was { // where somebody has given another share since, that stays
 		if !a.serves(o.Site, o.Service) || a.given(o.Site, o.Service) != r.Plan.Steps[k].stagedShare(o.Permille, 1) {
 			continue
 		}
 		o.Permille = r.Plan.Steps[k].permille()
+		if no := a.nobodyElse(o.Service, o.Site, o.Permille); no != "" { // as there was when it began
+			a.failed(r, k, no)
+			return
+		}
+		rest = append(rest, o)
+	}
+	for _, o := range rest {
 		a.setShare(o, r.Actor, r.because(k))
 	}
 	s.Stage, s.Ordered = 0, a.Fence

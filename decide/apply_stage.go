@@ -277,7 +277,9 @@ func (a *applying) enforce(t Table) {
 	if a.Fleet != "" {
 		a.remember(t, reason)
 	}
+	had := a.rampedShares()
 	a.Table, a.Staged, a.Acks, a.Trial, a.Seal = t, nil, nil, nil, nil
+	a.refitRamps(had)
 	a.settle()
 }
 

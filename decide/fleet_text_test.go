@@ -467,6 +467,10 @@ func (s *stage) table(args []string) []string {
 			if t.Ramp = nil; v != "off" {
 				t.Ramp = &Ramp{Dwell: dur(v), Latency: 200 * time.Millisecond}
 			}
+		case "ramp_steps": // PERCENT/…, behind ramp=
+			for _, p := range strings.Split(v, "/") {
+				t.Ramp.Steps = append(t.Ramp.Steps, num(p))
+			}
 		case "return":
 			t.Services[0].Return = v
 		case "require_withdraw":

@@ -253,6 +253,39 @@ func (a *applying) endRamps() {
 	})
 }
 
+// rampedShares are what the ramps let their sites take, in permille, in their order.
+func (s *state) rampedShares() []int {
+	out := make([]int, len(s.Moves.Ramps))
+	for i, r := range s.Moves.Ramps {
+		out[i], _ = s.ramped(r.Site, r.Service)
+	}
+	return out
+}
+
+// refitRamps finds each ramp its place among the steps of a new table: the highest
+// that gives the site no more than it had. Where that is less, the step begins
+// anew; a table never moves a returning site forward.
+func (a *applying) refitRamps(had []int) {
+	a.Moves.Ramps = slices.Clone(a.Moves.Ramps)
+	for i := range a.Moves.Ramps {
+		r := &a.Moves.Ramps[i]
+		if a.Table.Ramp == nil || !a.serves(r.Site, r.Service) {
+			continue // it is over
+		}
+		step, share := 0, 0
+		for j, permille := range a.steps(r.Service) {
+			if permille <= had[i] {
+				step, share = j+1, permille
+			}
+		}
+		if r.Step = step; share == had[i] {
+			continue
+		}
+		r.Since, r.Fence, r.Why = a.LT, a.Fence, "the table has other steps now"
+		a.event(steadycast.Event{Kind: steadycast.EventShare, Site: r.Site, Service: r.Service, From: Percent(had[i]), To: a.stepText(r), Reason: r.Why})
+	}
+}
+
 // suspectRamp steps a service back that is seen to fail: in the same entry as the verdict.
 func (a *applying) suspectRamp(was steadycast.State, v steadycast.Verdict) {
 	i, ok := a.rampAt(v.Site, v.Service)

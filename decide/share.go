@@ -236,14 +236,9 @@ func (s *state) servicesAt(site string) []string {
 // settleMoves forgets what a new table does not have any more.
 func (a *applying) settleMoves() {
 	a.Moves.Shares = keep(a.Moves.Shares, func(x shareState) bool { return a.serves(x.Share.Site, x.Share.Service) })
-	a.Moves.Ramps = slices.Clone(a.Moves.Ramps)
 	a.endRamps()
 	a.endDrains()
 	a.settleSheds()
-	for i := range a.Moves.Ramps {
-		r := &a.Moves.Ramps[i]
-		r.Step = min(r.Step, len(a.steps(r.Service)))
-	}
 }
 
 // serves reports whether the table has the service at the site.

@@ -474,49 +474,76 @@ func (s *Site) siblingOf(subject string) (node string, ok bool) {
 	return strings.CutPrefix(subject, s.name+"/")
 }
 
-// SiblingStatus is what a node knows of a sibling, of one prefix.
-type SiblingStatus struct {
-	Node       string             `json:"node"`
-	Heard      bool               `json:"heard"` // lately
-	Announcing bool               `json:"announcing"`
-	Left       bool               `json:"left,omitempty"` // by itself, lately
-	Outcome    steadycast.Outcome `json:"outcome"`        // of its own newest round
-	Reason     string             `json:"reason,omitempty"`
+// NodeStatus is one node of a site of several, of one prefix, as this one knows it.
+type NodeStatus struct {
+	Node string `json:"node"`
+	Here bool   `json:"here,omitempty"` // it is this one
+	// Heard lately; else what follows is not known.
+	Heard      bool `json:"heard"`
+	Announcing bool `json:"announcing"`
+	// Alone: it took its own route away by itself, that long ago, and is not back.
+	Alone   bool          `json:"alone,omitempty"`
+	LeftAgo time.Duration `json:"left_ago_ns,omitempty"`
+	// Asks: it asks its siblings to stay, so that it may leave.
+	Asks bool `json:"asks,omitempty"`
+	// Bound is how long this node will not leave by itself, as it promised.
+	Bound time.Duration `json:"bound_ns,omitempty"`
+	// Outcome of its own instance: as judged here, by the newest round of a sibling.
+	Outcome steadycast.Outcome `json:"outcome"`
+	Reason  string             `json:"reason,omitempty"`
 }
 
-// explainKin says how the unit's siblings stand.
-func (s *Site) explainKin(u *unit) []SiblingStatus {
-	if u.kin == nil {
+// explainNodes says how the nodes of the site stand, in order of name.
+func (s *Site) explainNodes(u *unit) []NodeStatus {
+	k := u.kin
+	if k == nil {
 		return nil
 	}
-	var out []SiblingStatus
-	for i := range u.kin.peers {
-		p := &u.kin.peers[i]
-		st := SiblingStatus{Node: p.name, Heard: u.kin.fresh(p)}
-		st.Announcing = st.Heard && p.hello.Announcing
-		st.Left = p.left && !st.Announcing
-		own := func(sv *service) steadycast.Result {
-			h := &sv.jury.home
-			if k := h.find(p.name); k >= 0 && h.nodes[k].fresh {
-				return h.nodes[k].last.Result
-			}
-			return steadycast.Result{}
-		}
-		switch {
-		case s.well(u, func(sv *service) bool { return own(sv).Outcome == steadycast.Up }):
-			st.Outcome = steadycast.Up
-		case !s.well(u, func(sv *service) bool { return own(sv).Outcome != steadycast.Down }):
-			st.Outcome = steadycast.Down
-			for _, j := range u.services {
-				if r := own(&s.services[j]); r.Outcome == steadycast.Down {
-					st.Reason = s.services[j].conf.Name + ": " + r.Reason
-					break
-				}
-			}
-		}
-		out = append(out, st)
+	here := NodeStatus{
+		Node: s.me, Here: true, Heard: true, Announcing: u.announced && u.onWire, Alone: k.left,
+		Asks: k.request != nil, Bound: max(k.bound-s.now, 0), Outcome: k.own.Outcome, Reason: k.own.Reason,
 	}
+	if k.left {
+		here.LeftAgo = s.now - k.leftAt
+	}
+	out := []NodeStatus{here}
+	for i := range k.peers {
+		out = append(out, s.explainSibling(u, &k.peers[i]))
+	}
+	slices.SortFunc(out, func(a, b NodeStatus) int { return cmp.Compare(a.Node, b.Node) })
 	return out
+}
+
+func (s *Site) explainSibling(u *unit, p *sibling) NodeStatus {
+	st := NodeStatus{Node: p.name, Heard: p.heard && s.now-p.hello.From <= helloFor}
+	if !st.Heard {
+		return st
+	}
+	st.Announcing, st.Alone = p.hello.Announcing, p.hello.Alone
+	if st.Alone {
+		st.LeftAgo = s.now - p.leftAt
+	}
+	st.Asks = p.promised && st.Announcing && s.now-p.promise <= requestFor
+	own := func(sv *service) steadycast.Result {
+		h := &sv.jury.home
+		if k := h.find(p.name); k >= 0 && h.nodes[k].fresh {
+			return h.nodes[k].last.Result
+		}
+		return steadycast.Result{}
+	}
+	switch {
+	case s.well(u, func(sv *service) bool { return own(sv).Outcome == steadycast.Up }):
+		st.Outcome = steadycast.Up
+	case !s.well(u, func(sv *service) bool { return own(sv).Outcome != steadycast.Down }):
+		st.Outcome = steadycast.Down
+		for _, j := range u.services {
+			if r := own(&s.services[j]); r.Outcome == steadycast.Down {
+				st.Reason = s.services[j].conf.Name + ": " + r.Reason
+				break
+			}
+		}
+	}
+	return st
 }
 
 // nodeMode is the strictest of the unit's services for what a node does alone.

@@ -164,7 +164,7 @@ func (s *Siblings) Wake() (Now, bool) {
 
 // Hello is what this node says of itself now.
 func (s *Siblings) Hello() Hello {
-	h := Hello{Node: s.o.Node, Announcing: s.own.Announcing && !s.left}
+	h := Hello{Node: s.o.Node, Announcing: s.own.Announcing && !s.left, Alone: s.left}
 	if s.ever {
 		h.Left, h.LeftAgo = true, s.now-s.leftAt
 	}

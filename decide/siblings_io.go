@@ -42,6 +42,8 @@ type Hello struct {
 	// Left: it took its own route away, that long ago; also when it is back since.
 	Left    bool          `json:"left,omitempty"`
 	LeftAgo time.Duration `json:"left_ago_ns,omitempty"`
+	// Alone: it left so and is not back.
+	Alone bool `json:"alone,omitempty"`
 	// From is when it was said at most that long ago, by the reader's clock.
 	From Now `json:"-"`
 }

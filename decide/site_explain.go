@@ -96,6 +96,8 @@ type UnitStatus struct {
 	OnWire   bool   `json:"on_wire"`
 	Proven   bool   `json:"proven"`
 	Unproven string `json:"unproven,omitempty"`
+	// Nodes of the site where it has several, in order of name.
+	Nodes []NodeStatus `json:"nodes,omitempty"`
 }
 
 // Explain answers for the newest instant the machine was told.
@@ -180,6 +182,7 @@ func (s *Site) explainUnit(u *unit) UnitStatus {
 	st := UnitStatus{
 		Unit: u.id, View: u.view, Announced: u.announced, Reason: u.reason,
 		Wants: s.wants(u), OnWire: u.onWire, Proven: u.proven, Unproven: u.unproven,
+		Nodes: s.explainNodes(u),
 	}
 	if !s.begun {
 		st.Proven, st.Unproven = false, "nothing is wanted yet"

@@ -64,6 +64,13 @@ func renderSites(s style, page *api.Page[api.SiteRow]) string {
 			speaker, heard = cell{"-", dim}, "by the ledger"
 		}
 		note := r.Order
+		if r.Nodes > 0 {
+			said := fmt.Sprintf("%d nodes", r.Nodes)
+			if !r.Far && r.Announcing > 0 {
+				said = fmt.Sprintf("%d of %d nodes announce", r.Nodes-r.NodesOut, r.Nodes)
+			}
+			note = strings.TrimPrefix(note+"; "+said, "; ")
+		}
 		if r.Share != "" {
 			note = strings.TrimPrefix(note+"; takes "+r.Share, "; ")
 		}

@@ -78,6 +78,16 @@ func renderWhy(s style, w *api.Why) string {
 	if w.Real != nil {
 		s.labelled(&b, "Wire", plain, wireText(w.Real))
 	}
+	if w.Real != nil {
+		for i := range w.Real.Nodes {
+			n := &w.Real.Nodes[i]
+			i := plain
+			if !n.Announcing {
+				i = yellow
+			}
+			s.labelled(&b, "Node", i, n.Node+" "+api.NodeText(n))
+		}
+	}
 	for i := range w.Sent {
 		x := &w.Sent[i]
 		what := "withdrawn"

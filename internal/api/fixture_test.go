@@ -87,6 +87,11 @@ func fleet() *Snapshot {
 		{Guard: "floor", Text: "1 of 4 would announce; floor 2", Override: "steadycast withdraw fra 192.0.2.0/24 --force: fewer sites than the floor will announce it"},
 		{Guard: "fleet budget", Text: "1 of 1 withdrawals used in 10m", RetryAfter: 4 * time.Minute},
 	}}
+	u.Nodes = []decide.NodeStatus{
+		{Node: "fra-1", Here: true, Heard: true, Announcing: true, Bound: 12 * time.Second, Outcome: steadycast.Down, Reason: "web: connection refused by 192.0.2.1:443"},
+		{Node: "fra-2", Heard: true, Alone: true, LeftAgo: 18 * time.Second, Outcome: steadycast.Down, Reason: "web: connection refused by 192.0.2.1:443"},
+	}
+	s.View.Table.Sites[1].Nodes = []decide.Node{{Name: "fra-1"}, {Name: "fra-2"}}
 	fra, _ := s.Site("fra")
 	fra.Services[0].Verdict = steadycast.Verdict{Site: "fra", Service: "web", State: steadycast.Unhealthy, Class: steadycast.Hard, Reason: "connection refused by 192.0.2.1:443", Bad: 31}
 	fra.Services[0].Since, fra.Services[0].Fast = ago(31*time.Second), true

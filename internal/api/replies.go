@@ -62,13 +62,17 @@ type SiteRow struct {
 	Site    string `json:"site"`
 	Witness bool   `json:"witness,omitempty"`
 	// Announcing units of all, healthy services of all, sessions up of all.
-	Announcing int    `json:"announcing"`
-	Units      int    `json:"units"`
-	Healthy    int    `json:"healthy"`
-	Services   int    `json:"services"`
-	PeersUp    int    `json:"peers_up"`
-	Peers      int    `json:"peers"`
-	Speaker    string `json:"speaker"` // up, lost, unknown; none at a witness
+	Announcing int `json:"announcing"`
+	Units      int `json:"units"`
+	Healthy    int `json:"healthy"`
+	Services   int `json:"services"`
+	PeersUp    int `json:"peers_up"`
+	Peers      int `json:"peers"`
+	// Nodes of the site, 0 where it has one; NodesOut of them are known not to announce
+	// some prefix that the site announces, or are not heard.
+	Nodes    int    `json:"nodes,omitempty"`
+	NodesOut int    `json:"nodes_out,omitempty"`
+	Speaker  string `json:"speaker"` // up, lost, unknown; none at a witness
 	// Heard is when it was last heard; zero if never.
 	Heard time.Time `json:"heard,omitzero"`
 	// Far: another node's site, of which the ledger's count is all that is known here.
@@ -87,12 +91,16 @@ func (s *Snapshot) SiteRows() []SiteRow {
 		_, here := s.Site(name)
 		for _, p := range s.View.Table.Sites {
 			r.Witness = r.Witness || p.Name == name && p.Witness
+			if p.Name == name && len(p.Nodes) > 1 {
+				r.Nodes = len(p.Nodes)
+			}
 		}
 		for _, row := range rows {
 			if row.Unit.Site == name {
 				r.Units++
 				if row.State.Announces() {
 					r.Announcing++
+					r.NodesOut = max(r.NodesOut, row.NodesOut)
 				}
 				if row.Far {
 					r.Far, r.Heard = true, row.Heard

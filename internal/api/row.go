@@ -56,6 +56,10 @@ type Row struct {
 	Checks   int `json:"checks"`
 	PeersUp  int `json:"peers_up"`
 	Peers    int `json:"peers"`
+	// Nodes of the site where it has several, and how many of them are known not to
+	// announce, or not heard; zero of another site.
+	Nodes    int `json:"nodes,omitempty"`
+	NodesOut int `json:"nodes_out,omitempty"`
 	// Heard is when the real state was last confirmed; zero if never.
 	Heard time.Time `json:"heard,omitzero"`
 	// Far: of another node's site, so the ledger's count is all that is known here.
@@ -181,6 +185,7 @@ func (x *index) row(v *decide.UnitView) Row {
 		return r
 	}
 	r.State = showing(v, real, x.worst(v.Unit))
+	r.Nodes, r.NodesOut = len(real.Nodes), nodesOut(real.Nodes)
 	r.Why = x.why(&r, v, real)
 	return r
 }
@@ -188,6 +193,9 @@ func (x *index) row(v *decide.UnitView) Row {
 // showing turns the committed and the real state into one word.
 func showing(v *decide.UnitView, real *Unit, svc *Service) Showing {
 	failing := svc != nil && svc.Verdict.State == steadycast.Unhealthy
+	if leftAlone(real.Nodes) && v.Phase == steadycast.In && real.Proven && nodesOut(real.Nodes) < len(real.Nodes) {
+		return Announced // by the site's other nodes
+	}
 	if real.Wanted {
 		switch {
 		case v.Lost:
@@ -268,6 +276,9 @@ func (x *index) why(r *Row, v *decide.UnitView, real *Unit) string {
 		parts = append(parts, "should announce and cannot")
 	case r.State == Returning && len(parts) == 0:
 		parts = append(parts, returnText(v, real))
+	}
+	if r.NodesOut > 0 && (r.State.Announces() || r.State == Withdrawing) {
+		parts = append(parts, NodesText(real.Nodes))
 	}
 	if x := x.share(v.Unit); x != nil && r.State.Announces() {
 		parts = append(parts, ShareText(x))

@@ -106,6 +106,8 @@ type Unit struct {
 	Last *decide.Ruling `json:"last,omitempty"`
 	// Cut is the newest leaving, while it lasts.
 	Cut *Cut `json:"cut,omitempty"`
+	// Nodes of the site where it has several, in order of name, as this one knows them.
+	Nodes []decide.NodeStatus `json:"nodes,omitempty"`
 }
 
 // Service is the verdict on one service at the site.

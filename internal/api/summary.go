@@ -193,7 +193,8 @@ func (s *Snapshot) judgeTrouble(sum *Summary, rows []Row, _ []Tally) {
 		switch {
 		case r.State == Starting, r.State == Returning:
 			sum.say(LevelDegraded, string(r.State), whyCommand(r))
-		case r.State == Withdrawn && r.Order == nil, r.State == Lost, r.State == Depreferred, r.State == NotHeard:
+		case r.NodesOut > 0 && r.State.Announces() && r.Order == nil,
+			r.State == Withdrawn && r.Order == nil, r.State == Lost, r.State == Depreferred, r.State == NotHeard:
 			sum.say(LevelDegraded, "degraded", whyCommand(r))
 			return
 		}

@@ -91,7 +91,6 @@ func fleet() *Snapshot {
 		{Node: "fra-1", Here: true, Heard: true, Announcing: true, Bound: 12 * time.Second, Outcome: steadycast.Down, Reason: "web: connection refused by 192.0.2.1:443"},
 		{Node: "fra-2", Heard: true, Alone: true, LeftAgo: 18 * time.Second, Outcome: steadycast.Down, Reason: "web: connection refused by 192.0.2.1:443"},
 	}
-	s.View.Table.Sites[1].Nodes = []decide.Node{{Name: "fra-1"}, {Name: "fra-2"}}
 	fra, _ := s.Site("fra")
 	fra.Services[0].Verdict = steadycast.Verdict{Site: "fra", Service: "web", State: steadycast.Unhealthy, Class: steadycast.Hard, Reason: "connection refused by 192.0.2.1:443", Bad: 31}
 	fra.Services[0].Since, fra.Services[0].Fast = ago(31*time.Second), true

@@ -140,8 +140,12 @@ func TestApplyRefuses(t *testing.T) {
 		{"route set 2.4 is older than 2.5", func(s *steadycast.RouteSet) { s.Version = 4 }},
 		{"rests on fence 1.6; 1.7 has been seen", func(s *steadycast.RouteSet) { s.Fence.Index = 6 }},
 		{"rests on fence 0.99; 1.7 has been seen", func(s *steadycast.RouteSet) { s.Fence = steadycast.Fence{Index: 99} }},
-		{"203.0.113.0/24 is not in the allow-list", func(s *steadycast.RouteSet) { s.Routes = routes(netip.MustParsePrefix("203.0.113.0/24")) }},
-		{"192.0.0.0/16 is not in the allow-list", func(s *steadycast.RouteSet) { s.Routes = routes(netip.MustParsePrefix("192.0.0.0/16")) }},
+		{"203.0.113.0/24 (normal) is not in the allow-list", func(s *steadycast.RouteSet) { s.Routes = routes(netip.MustParsePrefix("203.0.113.0/24")) }},
+		{"192.0.0.0/16 (normal) is not in the allow-list", func(s *steadycast.RouteSet) { s.Routes = routes(netip.MustParsePrefix("192.0.0.0/16")) }},
+		{"203.0.113.0/24 (backup) is not in the allow-list", func(s *steadycast.RouteSet) {
+			s.Routes = routes(netip.MustParsePrefix("203.0.113.0/24"))
+			s.Routes[0].Stance = steadycast.Backup
+		}},
 		{"routes[1]: 192.0.2.0/24 comes after 198.51.100.0/24", func(s *steadycast.RouteSet) { s.Routes = routes(net2, net1) }},
 		{"routes[1]: 192.0.2.0/24 comes after 192.0.2.0/24", func(s *steadycast.RouteSet) { s.Routes = routes(net1, net1) }},
 		{"192.0.2.1/24 is not a prefix that can be announced", func(s *steadycast.RouteSet) { s.Routes = routes(netip.MustParsePrefix("192.0.2.1/24")) }},

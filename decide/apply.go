@@ -32,7 +32,9 @@ func (s *state) apply(e Entry, rehearsed bool) Reply {
 	a.reply.Fence, a.reply.LT = s.Fence, s.LT
 	a.pass()
 	if invalid == "" && a.authorized() {
-		invalid = a.body()
+		if invalid = a.body(); invalid == "" {
+			a.heard()
+		}
 	}
 	a.endDecisions()
 	a.endRamps()
@@ -148,6 +150,8 @@ func (a *applying) body() string {
 	case KindShed:
 		a.judgeSheds()
 		return ""
+	case KindGone:
+		return a.gone(*e.Decide)
 	case KindEpoch:
 		return a.epoch()
 	}

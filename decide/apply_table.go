@@ -108,6 +108,7 @@ func (a *applying) settle() {
 	a.Orders = keep(a.Orders, func(o StandingOrder) bool {
 		return slices.ContainsFunc(a.Units, func(u unitState) bool { return o.covers(u.Unit) })
 	})
+	a.settleGone()
 	a.settleMoves()
 	a.settlePlans()
 	a.Freezes = keep(a.Freezes, func(f StandingFreeze) bool {

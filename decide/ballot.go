@@ -62,11 +62,7 @@ func (b *ballot) String() string {
 // ballots counts a request's evidence, for each service that it is about, in
 // order of name.
 func (a *applying) ballots(r steadycast.Request) []ballot {
-	evidence := slices.Clone(r.Evidence)
-	slices.SortStableFunc(evidence, func(x, y steadycast.Observation) int {
-		return cmp.Or(cmp.Compare(x.Service, y.Service), cmp.Compare(x.Vantage, y.Vantage), cmp.Compare(x.Seq, y.Seq),
-			cmp.Compare(y.Result.Outcome, x.Result.Outcome))
-	})
+	evidence := a.ordered(r.Evidence)
 	var bs []ballot
 	for i := 0; i < len(evidence); {
 		end := i + 1
@@ -77,6 +73,16 @@ func (a *applying) ballots(r steadycast.Request) []ballot {
 		i = end
 	}
 	return bs
+}
+
+// ordered is evidence in the order in which it is counted, in a list of its own.
+func (a *applying) ordered(evidence []steadycast.Observation) []steadycast.Observation {
+	evidence = slices.Clone(evidence)
+	slices.SortStableFunc(evidence, func(x, y steadycast.Observation) int {
+		return cmp.Or(cmp.Compare(x.Service, y.Service), cmp.Compare(x.Vantage, y.Vantage), cmp.Compare(x.Seq, y.Seq),
+			cmp.Compare(y.Result.Outcome, x.Result.Outcome))
+	})
+	return evidence
 }
 
 // ballot counts the evidence of one service, in order of vantage and sequence.

@@ -44,9 +44,7 @@ const digestEvery = 10 * time.Second
 // Hear takes an observation whose age counts from an instant of this process's
 // monotonic time. A repeat, or an older one, says nothing.
 func (c *CrossCheck) Hear(from Now, o steadycast.Observation) {
-	i, ok := slices.BinarySearchFunc(c.targets, o, func(t target, o steadycast.Observation) int {
-		return cmp.Or(cmp.Compare(t.subject, o.Subject), cmp.Compare(t.service, o.Service))
-	})
+	i, ok := c.find(o.Subject, o.Service)
 	if !ok {
 		c.targets = slices.Insert(c.targets, i, target{subject: o.Subject, service: o.Service})
 	}
@@ -59,6 +57,13 @@ func (c *CrossCheck) Hear(from Now, o steadycast.Observation) {
 	}
 	l := &t.looks[j]
 	l.from, l.seq, l.outcome, l.ineligible = from, o.Seq, sane(o.Result).Outcome, o.Ineligible != ""
+}
+
+// find is where a target stands, or would.
+func (c *CrossCheck) find(subject, service string) (int, bool) {
+	return slices.BinarySearchFunc(c.targets, target{subject: subject, service: service}, func(t, w target) int {
+		return cmp.Or(cmp.Compare(t.subject, w.subject), cmp.Compare(t.service, w.service))
+	})
 }
 
 // Keep forgets what is not in the table.
@@ -91,6 +96,25 @@ func (x *target) poll(now, window Now) (known, up int) {
 // knows: it is young enough, and its vantage is sure of itself and of the answer.
 func (l *look) knows(now, window Now) bool {
 	return now-l.from <= window && !l.ineligible && l.outcome != steadycast.Unknown
+}
+
+// Sees is what the other vantages of a site said last of a service there, in order
+// of vantage: a change is told at once and the rest every digestEvery, so what is
+// no older than that still stands. Who is sure of neither says nothing.
+func (c *CrossCheck) Sees(now Now, t Table, site, service string) []steadycast.Observation {
+	i, ok := c.find(site, service)
+	if !ok {
+		return nil
+	}
+	var os []steadycast.Observation
+	watch, window := t.Vantages(site), watchWindow(t, service)+digestEvery
+	for _, l := range c.targets[i].looks {
+		if _, assigned := slices.BinarySearch(watch, l.vantage); assigned && !l.ineligible && now-l.from <= window {
+			os = append(os, steadycast.Observation{Vantage: l.vantage, Subject: site, Service: service, Seq: l.seq,
+				Result: sane(steadycast.Result{Outcome: l.outcome})})
+		}
+	}
+	return os
 }
 
 // scored is what one vantage makes of targets that most others see up.

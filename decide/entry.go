@@ -111,6 +111,7 @@ const (
 	KindPlan       Kind = "plan"           // a person begins a plan or steers it: Plan
 	KindStep       Kind = "plan_step"      // what a node says of a step: Step, perhaps with Decide.Seen for the guards
 	KindShed       Kind = "shed"           // sites that carry too much give clients away, or take them back: Decide, with the loads
+	KindGone       Kind = "gone"           // sites that are silent while others see them down, or are heard again: Decide
 	KindEpoch      Kind = "epoch"          // the ledger was recovered from what one voter had; Epoch is the new one
 )
 
@@ -140,6 +141,10 @@ type Decide struct {
 	Loads []Load `json:"loads,omitempty"`
 	// Ramped is what returning sites say of the step that they are in.
 	Ramped []RampedAt `json:"ramped,omitempty"`
+	// Silent are services at sites of which nothing is heard, with what others see
+	// there; Heard are sites that speak again.
+	Silent []Silent `json:"silent,omitempty"`
+	Heard  []string `json:"heard,omitempty"`
 }
 
 // Seen is who announces one prefix, and who of them is healthy, by fresh evidence.

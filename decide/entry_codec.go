@@ -106,6 +106,7 @@ var kinds = []kindBodies{
 	{KindPlan, bodyPlan, 0, steadycast.Mover},
 	{KindStep, bodyStep, bodyDecide, nobody},
 	{KindShed, bodyDecide, 0, nobody},
+	{KindGone, bodyDecide, 0, nobody},
 	{KindEpoch, 0, 0, nobody},
 }
 

@@ -62,6 +62,9 @@ type state struct {
 	// Names is what people ordered of the answers. Its lists are replaced, and never
 	// written in place.
 	Names NamesView `json:"names,omitzero"`
+	// Gone are services at silent sites that others see down, in order of site, then
+	// service. Only answers look at it. Replaced, and never written in place.
+	Gone []Gone `json:"gone,omitempty"`
 
 	index *index
 }

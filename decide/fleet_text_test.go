@@ -391,6 +391,8 @@ func (s *stage) play(line string) []string {
 		return s.say(s.apply(e))
 	case "view":
 		return s.view()
+	case "silent", "heard", "gone":
+		return s.silence(words[0], args)
 	case "plan", "tell", "node", "plans":
 		return s.planning(words[0], args, text)
 	}

@@ -63,6 +63,8 @@ type NamesView struct {
 type Held struct {
 	Verdicts []steadycast.Verdict `json:"verdicts,omitempty"`
 	Units    []HeldUnit           `json:"units,omitempty"`
+	// Gone is what silent sites had that others saw down.
+	Gone []Gone `json:"gone,omitempty"`
 	// Shares are what sites took of their clients.
 	Shares []ShareView `json:"shares,omitempty"`
 	// Orders and Members are those that stood when the mode became frozen, and are
@@ -188,6 +190,7 @@ func (a *applying) held() Held {
 			h.Units = append(h.Units, HeldUnit{u.Unit, u.Phase, u.Depreferred})
 		}
 	}
+	h.Gone = a.Gone
 	h.Shares = a.shares()
 	return h
 }

@@ -39,6 +39,8 @@ type View struct {
 	Plans []PlanRun `json:"plans,omitempty"`
 	// Names is what people ordered of the answers.
 	Names NamesView `json:"names,omitzero"`
+	// Gone are services at silent sites that others see down, in order of site, then service.
+	Gone []Gone `json:"gone,omitempty"`
 	// Fleet is whose ledger it is; empty for a node's own.
 	Fleet string `json:"fleet,omitempty"`
 	// Operators in order of name. Without any, orders need no signature.
@@ -173,7 +175,7 @@ func (s *state) view() View {
 		v.Decisions = append(v.Decisions, d)
 	}
 	v.Shares = s.shares()
-	v.Names = s.Names
+	v.Names, v.Gone = s.Names, s.Gone
 	v.Prefixes = make([]PrefixView, 0, len(s.Prefixes))
 	used, limit := 0, 0
 	if len(s.Table.Announcers()) > 1 {

@@ -40,6 +40,10 @@ func renderStatus(s style, st *api.Status, all bool) string {
 	for i := range st.Shares {
 		s.labelled(&b, "DNS", yellow, st.Shares[i].Site+" "+api.ShareText(&st.Shares[i]))
 	}
+	for i := range st.Gone {
+		g := &st.Gone[i]
+		s.labelled(&b, "Gone", red, fmt.Sprintf("%s of %s: %s; names lead elsewhere", g.Service, g.Site, g))
+	}
 	if st.LedgerLost != "" {
 		s.labelled(&b, "Ledger", red, "lost: "+st.LedgerLost+"; routes stay as they are")
 	}

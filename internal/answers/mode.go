@@ -46,7 +46,7 @@ func held(v *decide.View) *decide.View {
 		return v
 	}
 	is := *v
-	is.Verdicts, is.Units = h.Verdicts, nil
+	is.Verdicts, is.Gone, is.Units = h.Verdicts, h.Gone, nil
 	for _, u := range h.Units {
 		is.Units = append(is.Units, decide.UnitView{Unit: u.Unit, Phase: u.Phase, Depreferred: u.Depreferred})
 	}

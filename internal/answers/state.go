@@ -17,7 +17,7 @@ import (
 // State is what v, at the given time by the wall clock, lets clients be sent to.
 //
 // A service at a site is out while it is believed to be bad or not yet well
-// again; in a family, also while the ledger does not count one of its prefixes
+// again, and while the site is gone; in a family, also while the ledger does not count one of its prefixes
 // as announcing there, or has only depreferred it. What a person ordered goes
 // before both. A site of which nothing is known is not out.
 func State(v *decide.View, at time.Time) dnsfallback.FleetState {
@@ -55,6 +55,9 @@ func serviceAt(v *decide.View, site string, service decide.Service) dnsfallback.
 		if x.Reason != "" {
 			s.Why += ": " + x.Reason
 		}
+	}
+	if g := v.GoneOf(site, service.Name); g != nil {
+		s.V4, s.V6, s.Why = dnsfallback.Down, dnsfallback.Down, "gone: "+g.String()
 	}
 	for _, u := range v.Units {
 		if u.Unit.Site != site || !slices.Contains(service.Prefixes, u.Unit.Prefix) {

@@ -25,6 +25,7 @@ type Status struct {
 	Orders     []decide.StandingOrder  `json:"orders"`
 	Freezes    []decide.StandingFreeze `json:"freezes"`
 	Shares     []decide.ShareView      `json:"shares,omitempty"`
+	Gone       []decide.Gone           `json:"gone,omitempty"`
 	Alarms     []Alarm                 `json:"alarms"`
 	LedgerLost string                  `json:"ledger_lost,omitempty"`
 	Config     Config                  `json:"config"`
@@ -38,7 +39,7 @@ func (s *Snapshot) Status() *Status {
 		Node: s.Node, Fleet: s.Fleet, Mode: s.Mode, Version: s.Version, At: s.At, Started: s.Started,
 		Summary:  s.Summarize(rows, tallies),
 		Prefixes: listed(s.View.Prefixes), Tallies: tallies, Rows: rows,
-		Orders: listed(s.View.Orders), Freezes: listed(s.View.Freezes), Shares: s.View.Shares, Alarms: listed(s.Alarms),
+		Orders: listed(s.View.Orders), Freezes: listed(s.View.Freezes), Shares: s.View.Shares, Gone: s.View.Gone, Alarms: listed(s.Alarms),
 		LedgerLost: s.LedgerLost, Config: s.Config,
 	}
 }

@@ -28,7 +28,11 @@ func (x *index) farRow(r Row, v *decide.UnitView) Row {
 	if worst != nil && worst.State != steadycast.Healthy {
 		said = append(said, verdictText(worst))
 	}
+	gone := x.gone(v.Unit)
 	switch {
+	case gone != nil:
+		r.State, r.Since = NotHeard, x.s.ledgerTime(gone.Since)
+		said = append(said, "gone: "+gone.String()+"; names lead elsewhere")
 	case v.Lost:
 		r.State = Lost
 		said = append(said, "should announce and does not")
@@ -61,6 +65,16 @@ func (x *index) farRow(r Row, v *decide.UnitView) Row {
 	}
 	r.Why = strings.Join(said, "; ")
 	return r
+}
+
+// gone is the mark of the first of a unit's services that has one.
+func (x *index) gone(u steadycast.Unit) *decide.Gone {
+	for _, service := range x.services[u.Prefix] {
+		if g := x.s.View.GoneOf(u.Site, service); g != nil {
+			return g
+		}
+	}
+	return nil
 }
 
 // ledgerTime is when it was t in the ledger, by the daemon's clock.

@@ -38,6 +38,7 @@ type leader struct {
 	absent []absent      // units that are In and not named by fresh beats
 	denied []denial
 	held   time.Duration // when it was last tried to end a trial
+	goneAt time.Duration // when silent sites are looked at again
 
 	cross  *crossBox // what this process hears of everybody's observations
 	verify Verifier  // opens the evidence of requests; nil where nobody signs
@@ -199,6 +200,9 @@ func (l *leader) duties(now time.Duration) (decide.Entry, bool) {
 	if e, ok := l.step(now); ok {
 		return e, true
 	}
+	if e, ok := l.gone(now); ok {
+		return e, true
+	}
 	if now >= l.tickAt() {
 		return l.entry(now, decide.KindTick), true
 	}
@@ -216,6 +220,9 @@ func (l *leader) wake() time.Duration {
 	}
 	if l.returning() {
 		at = min(at, l.stepAt)
+	}
+	if l.watches() {
+		at = min(at, l.goneAt)
 	}
 	return at
 }

@@ -50,6 +50,7 @@ type viewDelta struct {
 	Plans []decide.PlanRun  `json:"plans,omitempty"`
 	Runs  *[]uint64         `json:"runs,omitempty"`
 	Names *decide.NamesView `json:"names,omitempty"`
+	Gone  *[]decide.Gone    `json:"gone,omitempty"`
 }
 
 // difference is what makes was into is. ok is false when a new table makes that
@@ -103,6 +104,9 @@ func difference(was, is *decide.View) (d viewDelta, ok bool) {
 	}
 	if !slices.Equal(was.Shares, is.Shares) {
 		d.Shares = whole(is.Shares)
+	}
+	if !same(was.Gone, is.Gone) {
+		d.Gone = whole(is.Gone)
 	}
 	d.staged(was, is)
 	if !same(was.Trial, is.Trial) {
@@ -164,6 +168,9 @@ func (d *viewDelta) follow(was *decide.View) (decide.View, error) {
 	}
 	if d.Shares != nil {
 		is.Shares = *d.Shares
+	}
+	if d.Gone != nil {
+		is.Gone = *d.Gone
 	}
 	if d.Staged != nil {
 		is.Staged, is.Acks = nil, nil

@@ -143,7 +143,12 @@ func (o *outside) ask(ctx context.Context, c probe.Check, p netip.Prefix) steady
 	if err != nil {
 		return steadycast.Result{Reason: fmt.Sprintf("%s: %v", c.Name, err)}
 	}
-	return k.Run(ctx)
+	r := k.Run(ctx)
+	if r.Outcome == steadycast.Down && c.Timeout > 0 && r.Took >= c.Timeout {
+		// For a service no answer is a failure; a view has then not said that the route is gone.
+		r.Outcome, r.Class = steadycast.Unknown, steadycast.NoFailure
+	}
+	return r
 }
 
 // about puts a prefix into a view's words.

@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -59,6 +61,37 @@ func TestOutsideLooks(t *testing.T) {
 		want := []string{"table 192.0.2.1/32 " + c.one + " 7s", "table 192.0.2.2/32 " + c.two + " 7s"}
 		if !slices.Equal(told, want) {
 			t.Errorf("%s: told %q, want %q", c.name, told, want)
+		}
+	}
+}
+
+// A view that does not answer in time has not said that a route is gone, of
+// whatever kind it is; one that answers has.
+func TestOutsideInTime(t *testing.T) {
+	release := make(chan struct{})
+	glass := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hangs" {
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		}
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer glass.Close()
+	defer close(release)
+	for _, c := range []struct {
+		check probe.Check
+		want  steadycast.Outcome
+	}{
+		{probe.Check{Kind: "http", Target: glass.URL + "/hangs", Timeout: 100 * time.Millisecond}, steadycast.Unknown},
+		{probe.Check{Kind: "exec", Exec: &probe.Exec{Argv: []string{"/bin/sleep", "60"}}, Timeout: 100 * time.Millisecond}, steadycast.Unknown},
+		{probe.Check{Kind: "http", Target: glass.URL + "/gone", Timeout: 30 * time.Second}, steadycast.Down},
+		{probe.Check{Kind: "exec", Exec: &probe.Exec{Argv: []string{"/bin/false"}}, Timeout: 30 * time.Second}, steadycast.Down},
+	} {
+		c.check.Name = "view"
+		if r := newOutside(nil, probe.Env{}, nil, nil).ask(t.Context(), c.check, netip.MustParsePrefix("192.0.2.1/32")); r.Outcome != c.want {
+			t.Errorf("%s %s: %+v, want %s", c.check.Kind, c.check.Target, r, c.want)
 		}
 	}
 }

@@ -3,12 +3,15 @@
 // is killed by a scenario.
 //
 // HTTP answers every path with 200, `ok` and the header X-Site. DNS (UDP)
-// answers every A question with 198.51.100.53, from the address that was asked;
-// other types get no data.
+// answers every A question with 198.51.100.53 and every TXT question with the
+// site, from the address that was asked; other types get no data.
 //
 // With -glass it is a router's looking glass instead: GET /route/ADDRESS runs
 // the given shell command with $ADDRESS set, and answers with what that printed,
 // or 404 if it printed nothing.
+//
+// With -ask it is a client instead: it asks that address -rate times a second for
+// TXT, and answers GET / with what was lost and who answered, see [asker].
 package main
 
 import (
@@ -36,19 +39,29 @@ func main() {
 	dns := flag.String("dns", ":53", "address and port of the DNS server (UDP); empty for none")
 	name := flag.String("name", "edge", "the site this is, sent as X-Site")
 	glass := flag.String("glass", "", "shell command that prints the routes to $ADDRESS, for /route/ADDRESS")
+	ask := flag.String("ask", "", "address and port of a DNS server to ask, with the tally on the HTTP server")
+	rate := flag.Int("rate", 1000, "questions a second")
 	flag.Parse()
 
+	failed := make(chan error)
 	handler := page(*name)
 	if *glass != "" {
 		handler = lookingGlass(*glass)
 	}
-	failed := make(chan error)
+	if *ask != "" {
+		a, err := newAsker(*ask, *rate)
+		if err != nil {
+			log.Fatal(err)
+		}
+		handler = a.page()
+		go func() { failed <- a.run() }()
+	}
 	if *dns != "" {
 		conn, err := listenDNS(*dns)
 		if err != nil {
 			log.Fatal(err)
 		}
-		go func() { failed <- serveDNS(conn) }()
+		go func() { failed <- serveDNS(conn, *name) }()
 	}
 	listener, err := net.Listen("tcp", *web)
 	if err != nil {
@@ -104,6 +117,8 @@ func listenDNS(address string) (*net.UDPConn, error) {
 	}
 	var failed error
 	err = raw.Control(func(fd uintptr) {
+		// Room for what comes while others have the machine; without leave for so much, less.
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20)
 		failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1)
 		if errors.Is(failed, syscall.ENOPROTOOPT) { // an IPv4 socket
 			failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
@@ -112,7 +127,7 @@ func listenDNS(address string) (*net.UDPConn, error) {
 	return conn, errors.Join(err, failed)
 }
 
-func serveDNS(conn *net.UDPConn) error {
+func serveDNS(conn *net.UDPConn, site string) error {
 	question := make([]byte, 4096)
 	control := make([]byte, 256)
 	for {
@@ -120,7 +135,7 @@ func serveDNS(conn *net.UDPConn) error {
 		if err != nil {
 			return err
 		}
-		answer, err := answerTo(question[:n])
+		answer, err := answerTo(question[:n], site)
 		if err != nil {
 			continue // not a question: silence
 		}
@@ -134,7 +149,7 @@ func serveDNS(conn *net.UDPConn) error {
 
 var answered = netip.MustParseAddr("198.51.100.53")
 
-func answerTo(question []byte) ([]byte, error) {
+func answerTo(question []byte, site string) ([]byte, error) {
 	var p dnsmessage.Parser
 	head, err := p.Start(question)
 	if err != nil {
@@ -156,11 +171,15 @@ func answerTo(question []byte) ([]byte, error) {
 	if err := b.StartAnswers(); err != nil {
 		return nil, err
 	}
-	if q.Type == dnsmessage.TypeA {
-		h := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 30}
-		if err := b.AResource(h, dnsmessage.AResource{A: answered.As4()}); err != nil {
-			return nil, err
-		}
+	h := dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 30}
+	switch q.Type {
+	case dnsmessage.TypeA:
+		err = b.AResource(h, dnsmessage.AResource{A: answered.As4()})
+	case dnsmessage.TypeTXT:
+		err = b.TXTResource(h, dnsmessage.TXTResource{TXT: []string{site}})
+	}
+	if err != nil {
+		return nil, err
 	}
 	return b.Finish()
 }

@@ -36,7 +36,7 @@ func TestAnswersFromTheAddressThatWasAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	go serveDNS(conn)
+	go serveDNS(conn, "fra")
 	_, port, _ := net.SplitHostPort(conn.LocalAddr().String())
 	for _, host := range []string{"127.0.0.1", "127.9.8.7", "::1"} {
 		c, err := net.Dial("udp", net.JoinHostPort(host, port))
@@ -47,7 +47,7 @@ func TestAnswersFromTheAddressThatWasAsked(t *testing.T) {
 		for _, q := range []struct {
 			kind    dnsmessage.Type
 			answers int
-		}{{dnsmessage.TypeA, 1}, {dnsmessage.TypeAAAA, 0}} {
+		}{{dnsmessage.TypeA, 1}, {dnsmessage.TypeTXT, 1}, {dnsmessage.TypeAAAA, 0}} {
 			m := dnsmessage.Message{
 				Header:    dnsmessage.Header{ID: 77, RecursionDesired: true},
 				Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("a.example.net."), Type: q.kind, Class: dnsmessage.ClassINET}},
@@ -77,7 +77,7 @@ func TestAnswersFromTheAddressThatWasAsked(t *testing.T) {
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 'a', 0, 0, 1, 0, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		answer, err := answerTo(b)
+		answer, err := answerTo(b, "fra")
 		if err != nil {
 			return
 		}

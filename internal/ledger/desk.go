@@ -15,7 +15,7 @@ import (
 type desk struct {
 	lead *leader
 	now  func() time.Duration
-	// commit writes an entry and applies it. What it says is on disk.
+	// commit writes an entry and applies it. What it says is recorded.
 	commit func(decide.Entry) (decide.Reply, error)
 	// sure says that nobody else has decided since the own state was read, so
 	// that an answer may rest on it alone; nil where nobody else can. A commit

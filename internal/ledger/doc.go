@@ -1,5 +1,5 @@
 // Package ledger keeps the one record that decides: it holds a [decide.Fleet],
-// feeds it entries in order, and answers only what is already on disk. There are
+// feeds it entries in order, and answers only what is recorded. There are
 // two, behind one interface ([Ledger]): [Local] is one process with one disk, for
 // a site alone; [Voter] is one of the 3, 5 or 7 processes that share the ledger
 // of a fleet, and [Client] is how every other node reaches them.
@@ -28,12 +28,14 @@
 // # What is promised
 //
 //   - An answer with a permit was on disk before it was given, and is there
-//     after kill -9 at any byte.
+//     after kill -9 at any byte. A [Local] answers leave to withdraw, and only
+//     that, as soon as it is written, and syncs right after: kill -9 loses
+//     nothing, a loss of power at most the last withdrawal, along with its route.
 //   - A request that is sent again gets the same answer.
 //   - A journal that was damaged, or is another node's, or was written by a
 //     newer version, is refused with its name, the place and the way out. It is
-//     never repaired by throwing records away; only a torn last record, which
-//     nobody was answered from, is cut, and said once.
+//     never repaired by throwing records away; only a torn last record, from
+//     which no more than a withdrawal was answered, is cut, and said once.
 //   - When the disk is full, whatever would have to be written is refused with
 //     an error and the state stays as it was: an order too. The agent freezes
 //     on that (keeps what it announces). Reading and re-answering go on, and

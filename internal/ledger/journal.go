@@ -70,11 +70,43 @@ type journal struct {
 	room  int64 // up to here the disk has room for certain
 	dirty bool  // a failed append may have left bytes after size
 	full  bool  // the last append failed
+	ahead bool  // the last record is written, and not yet on disk for certain
+	lost  bool  // such a record may never come to disk: only a new file can be trusted
 }
 
 // append writes one record and returns when it is on disk. On an error nothing
 // was recorded: bytes that a failed write left are cut before the next one.
 func (j *journal) append(payload []byte) error {
+	before := j.size
+	if err := j.write(payload); err != nil {
+		return err
+	}
+	j.ahead = false
+	if err := j.f.Sync(); err != nil {
+		j.size, j.dirty, j.full = before, true, true
+		return fmt.Errorf("%s: %w", j.path(), plain(err))
+	}
+	return nil
+}
+
+// settle waits until a record that was written ahead is on disk. When the disk
+// fails, what it has of the file is unknown (fsync(2) says so only once), and the
+// caller, who has the state, must make a new file with shorten.
+func (j *journal) settle() error {
+	if j.ahead {
+		if err := j.f.Sync(); err != nil {
+			j.lost = true
+			return fmt.Errorf("%s: %w", j.path(), plain(err))
+		}
+		j.ahead = false
+	}
+	return nil
+}
+
+// write puts one record behind the others and does not wait for the disk: it
+// outlives the process from here on, and the machine once settle has said so. All
+// others must be on disk before: a loss of power can then tear none but the last.
+func (j *journal) write(payload []byte) error {
 	if j.dirty {
 		if err := j.f.Truncate(j.size); err != nil {
 			return fmt.Errorf("%s: cannot cut what a failed write left: %w", j.path(), err)
@@ -94,10 +126,7 @@ func (j *journal) append(payload []byte) error {
 	if _, err := j.f.Write(rec); err != nil {
 		return fmt.Errorf("%s: %w", j.path(), plain(err))
 	}
-	if err := j.f.Sync(); err != nil {
-		return fmt.Errorf("%s: %w", j.path(), plain(err))
-	}
-	j.dirty, j.full = false, false
+	j.dirty, j.full, j.ahead = false, false, true
 	j.size += int64(len(rec))
 	return nil
 }
@@ -154,7 +183,8 @@ func (j *journal) shorten(snapshot []byte) error {
 	if j.f != nil {
 		_ = j.f.Close() // it has no name any more
 	}
-	j.f, j.size, j.room, j.dirty, j.full = diskFile{f}, int64(len(data)), 0, false, false
+	j.f, j.size, j.room = diskFile{f}, int64(len(data)), 0
+	j.dirty, j.full, j.ahead, j.lost = false, false, false, false
 	j.takeRoom()
 	return syncDir(j.dir)
 }

@@ -20,6 +20,9 @@ func TestMain(m *testing.M) {
 	if plan := os.Getenv("STEADYCAST_TEST_VOTER"); plan != "" {
 		beVoter(plan)
 	}
+	if dir := os.Getenv("STEADYCAST_TEST_LEAVES"); dir != "" {
+		beLeft(dir)
+	}
 	dir := os.Getenv("STEADYCAST_TEST_LEDGER")
 	if dir == "" {
 		flag.Parse()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,6 +83,11 @@ func Open(dir string, genesis decide.Table, opts Options) (*Local, error) {
 		if err := l.begin(genesis); err != nil {
 			return nil, errors.Join(err, l.closeDisk())
 		}
+	} else {
+		// A loss of power may have taken the last record along (see leaves), and the
+		// speaker may have carried it out. With one entry more no position is below one
+		// that was ever answered.
+		_, _ = l.commit(l.lead.entry(l.now(), decide.KindTick)) // said by commit
 	}
 	go l.run()
 	return l, nil
@@ -102,7 +109,7 @@ func (l *Local) openDisk(dir string) error {
 	default:
 		l.fleet, l.entries = was.fleet, was.entries
 		if was.torn > 0 {
-			l.log.Warn("the last record of the ledger was never finished and is cut; nobody was answered from it",
+			l.log.Warn("the last record of the ledger was never finished and is cut; no more than a withdrawal was answered from it",
 				"file", l.disk.path(), "bytes", was.torn, "kept", was.good)
 		}
 		if err := l.disk.reopen(was.good); err != nil {
@@ -145,6 +152,10 @@ func (l *Local) run() {
 			batch := l.waiting(o)
 			l.hear() // before a request, so that it is judged by the newest
 			l.serve(batch)
+			if l.disk != nil && l.disk.ahead {
+				runtime.Gosched() // whoever was answered goes first
+				_ = l.settle()    // said by works
+			}
 		case <-l.beats.wake:
 		case <-timer.C:
 		case <-l.quit:
@@ -186,24 +197,17 @@ func (l *Local) work() {
 	_ = l.duties() // said by commit
 }
 
-// commit writes an entry, then applies it: what is answered from it is on disk.
+// commit writes an entry, then applies it: what is answered from it is on disk,
+// or on its way there if it only takes routes away.
 func (l *Local) commit(e decide.Entry) (decide.Reply, error) {
 	if l.disk != nil {
 		b, err := e.Encode()
 		if err != nil {
 			return decide.Reply{}, err
 		}
-		if err := l.disk.append(b); err != nil {
-			if !l.failing {
-				l.log.Error("the ledger cannot write: what would change it is refused until it can; routes stay as they are", "error", err)
-			}
-			l.failing = true
+		if err := l.record(b, leaves(e)); err != nil {
 			return decide.Reply{}, fmt.Errorf("the ledger cannot write, so nothing was changed: %w", err)
 		}
-		if l.failing {
-			l.log.Info("the ledger can write again", "file", l.disk.path())
-		}
-		l.failing = false
 		l.entries++
 	}
 	r, err := l.fleet.Apply(e)
@@ -219,6 +223,64 @@ func (l *Local) commit(e decide.Entry) (decide.Reply, error) {
 	return r, nil
 }
 
+// leaves: the entry only lets routes be taken away. Its answer need not wait for
+// the disk: the record outlives the process, and what can lose it, a loss of
+// power, takes the route as well. ARCHITECTURE.md has the whole argument.
+func leaves(e decide.Entry) bool {
+	return e.Kind == decide.KindDecide && len(e.Decide.Requests) > 0 && !slices.ContainsFunc(e.Decide.Requests, func(r steadycast.Request) bool {
+		return r.Action != steadycast.Withdraw
+	})
+}
+
+// record brings one record to disk, or ahead only into the file; settle must follow.
+func (l *Local) record(b []byte, ahead bool) error {
+	if err := l.settle(); err != nil {
+		return err
+	}
+	err := error(nil)
+	if ahead {
+		err = l.disk.write(b)
+	} else {
+		err = l.disk.append(b)
+	}
+	l.works(err)
+	return err
+}
+
+// settle waits until everything that was answered is on disk. If it may never
+// come there, a new file with the whole state takes the place of the old one, and
+// nothing is written before that is done.
+func (l *Local) settle() error {
+	if l.disk == nil || !l.disk.ahead {
+		return nil
+	}
+	if !l.disk.lost {
+		err := l.disk.settle()
+		if err == nil {
+			return nil
+		}
+		l.works(err)
+	}
+	if err := l.disk.shorten(l.fleet.Snapshot()); err != nil {
+		l.works(err)
+		return err
+	}
+	l.entries = 0
+	l.works(nil)
+	return nil
+}
+
+// works notes whether the disk does, and says when that changes.
+func (l *Local) works(err error) {
+	switch {
+	case err != nil && !l.failing:
+		l.log.Error("the ledger cannot write: what would change it is refused until it can; routes stay as they are", "error", err)
+	case err == nil && l.failing:
+		l.log.Info("the ledger can write again", "file", l.disk.path())
+	}
+	l.failing = err != nil
+}
+
 // publish gives readers the newest state.
 func (l *Local) publish() {
 	v := l.lead.view
@@ -228,7 +290,7 @@ func (l *Local) publish() {
 // shorten replaces the journal by a snapshot. If that fails the long one goes
 // on, and it is tried again after as many entries.
 func (l *Local) shorten() {
-	if l.disk == nil {
+	if l.disk == nil || l.settle() != nil {
 		return
 	}
 	l.entries = 0
@@ -243,7 +305,7 @@ func (l *Local) finish() {
 	if l.fleet.Timed() && l.lead.lt(l.now()) > l.fleet.LT() {
 		_, _ = l.commit(l.lead.entry(l.now(), decide.KindTick))
 	}
-	l.end = l.closeDisk()
+	l.end = errors.Join(l.settle(), l.closeDisk())
 	for {
 		select {
 		case o := <-l.ops:

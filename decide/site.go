@@ -93,6 +93,7 @@ type Site struct {
 	speakerGone string            // why the speaker cannot be reached; empty when it can
 
 	seq    uint64               // of the newest request in this incarnation
+	ahead  uint64               // the start of this node that asked for more than this one has; see Overtaken
 	asked  *asked               // the one request in flight
 	dead   steadycast.RequestID // every request up to it will never be carried out any more
 	spent  bool                 // the one in flight was granted and may not be carried out

@@ -23,6 +23,8 @@ type asked struct {
 func (s *Site) blocked(u *unit, a steadycast.Action) (text string, until Now) {
 	v := &u.view
 	switch {
+	case s.ahead > 0:
+		return fmt.Sprintf("the ledger knows requests of this node's start %d that this one did not make", s.ahead), forever
 	case !s.committed:
 		return "nothing is known of the ledger yet", forever
 	case !s.proved:
@@ -209,6 +211,7 @@ func (s *Site) answer(now Now, a Answer) {
 	if s.asked == nil || a.ID != s.asked.req.ID || a.Site != s.name {
 		return
 	}
+	s.overtake(a.Newest)
 	known, spent := s.fence, a.Stale
 	for _, r := range a.Rulings {
 		if !r.Unit.Prefix.IsValid() { // the request as a whole was refused

@@ -186,7 +186,25 @@ func (b Beat) Speaker(a Beat) int {
 	return cmp.Or(cmp.Compare(b.Site, a.Site), cmp.Compare(b.Node, a.Node))
 }
 
-// Before reports whether one speaker said b before a.
-func (b Beat) Before(a Beat) bool {
+// BeatFresh is how old a beat may be, by the nonce that it echoes, to say anything.
+const BeatFresh = 5 * time.Second
+
+// Late reports whether a beat counts for nothing beside the one of the same speaker
+// that is held, because it was said before it. later is by how much the nonce that
+// b echoes was issued after that of a, by the clock of the one who issued both.
+//
+// Starts and numbers say what came first, and whoever replays an old beat cannot
+// raise them. But a node that was set back to an older disk counts from there
+// again, and would not be heard until it had caught up. So between beats whose
+// nonces are further apart than BeatFresh the nonces decide: what echoes a nonce
+// was said after it was issued, and a nonce cannot be guessed. A replay gains
+// nothing by that, for its nonce is as old as ever; and what is replaced, against
+// the numbers, is silent for so long that it says nothing any more. Of two nodes
+// that run with one name, copies of one disk, the one with the higher numbers is
+// heard as long as it speaks.
+func (b Beat) Late(a Beat, later time.Duration) bool {
+	if later > BeatFresh || later < -BeatFresh {
+		return later < 0
+	}
 	return b.Incarnation < a.Incarnation || b.Incarnation == a.Incarnation && b.Seq < a.Seq
 }

@@ -235,6 +235,12 @@ func sameNumber(a, b *uint32) bool { return (a == nil) == (b == nil) && (a == ni
 // commit takes a view of the ledger. One with a lower fence than was seen comes
 // from an old leader or a restored backup and is not believed.
 func (s *Site) commit(now Now, v View) {
+	for i := range v.Units {
+		if u := &v.Units[i]; u.Unit.Site == s.name {
+			s.overtake(u.Permit.ID)
+			s.overtake(u.Return)
+		}
+	}
 	if v.Fence.Compare(s.fence) < 0 {
 		if !s.committed {
 			s.alarm(alarmKey{kind: "old ledger"}, steadycast.Event{Reason: fmt.Sprintf(

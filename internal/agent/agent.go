@@ -171,7 +171,6 @@ type Agent struct {
 	kin         chan decide.Told // bounded; full drops what is said again in a second
 	untold      atomic.Bool      // a report failed, and may not have arrived
 	outdated    chan struct{}    // the speaker knows a later start of this node than this one
-	overtaken   uint64           // the start of which the ledger answered a request, where it is later than this one
 	writeErrors atomic.Uint64
 	keepFailed  atomic.Bool
 	took        durations
@@ -324,6 +323,9 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, ended <-chan 
 	var shown time.Time
 	for {
 		a.o.Alive()
+		if _, ok := a.site.Overtaken(); ok {
+			return true, nil
+		}
 		if at, ok := a.site.Wake(); ok {
 			wake.Reset(max(at-a.now(), 0))
 		} else {
@@ -350,10 +352,6 @@ func (a *Agent) loop(ctx context.Context, changed <-chan struct{}, ended <-chan 
 		case ans := <-a.answers:
 			a.record.answered(ans, a.now())
 			a.step(decide.Answered{Answer: ans})
-			if ans.Stale && ans.Newest.Incarnation > a.memory.Incarnation {
-				a.overtaken = ans.Newest.Incarnation
-				return true, nil
-			}
 		case k := <-a.kin:
 			a.step(k)
 		case <-changed:

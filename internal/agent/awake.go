@@ -114,12 +114,13 @@ func (a *Agent) inLedger() (highest uint64) {
 // That happens when agent.json was lost, or comes from a backup, and neither
 // could be asked at the start: a node that was made anew has nothing but its name.
 func (a *Agent) outlived(ctx context.Context) error {
-	if mine := a.memory.Incarnation; a.overtaken > mine {
-		a.memory.Incarnation = a.overtaken
+	if other, ok := a.site.Overtaken(); ok {
+		mine := a.memory.Incarnation
+		a.memory.Incarnation = max(other, mine)
 		if a.o.StateDir != "" {
 			a.keep()
 		}
-		return fmt.Errorf("the ledger answered a request of this node's start %d, and this one counts itself as start %d: starting again from there", a.overtaken, mine)
+		return fmt.Errorf("the ledger knows requests of this node's start %d that this one, start %d by its own count, did not make: starting again from there", other, mine)
 	}
 	intent, err := a.askIntent(ctx)
 	if err != nil || intent.Set.Incarnation < a.memory.Incarnation {

@@ -10,7 +10,7 @@ import (
 
 // The proposer's times.
 const (
-	beatFresh    = 5 * time.Second  // a beat older than that says nothing
+	beatFresh    = decide.BeatFresh // a beat older than that says nothing
 	lostAfter    = 5 * time.Second  // of beats that do not name a unit that is In
 	tickPending  = 10 * time.Second // between entries while ledger time is being waited for
 	tickIdle     = 60 * time.Second // and otherwise
@@ -92,7 +92,7 @@ func (l *leader) hear(now time.Duration, b decide.Beat) {
 	switch {
 	case !ok:
 		l.beats = slices.Insert(l.beats, i, heard{b, now, l.carries(burden{}, now, b)})
-	case !b.Before(l.beats[i].beat):
+	case !b.Late(l.beats[i].beat, now-l.beats[i].at):
 		now = max(now, l.beats[i].at) // said later, so no older
 		l.beats[i] = heard{b, now, l.carries(l.beats[i].load, now, b)}
 	}

@@ -308,7 +308,7 @@ func TestLateBeats(t *testing.T) {
 		at   time.Duration
 		beat decide.Beat
 	}
-	const s = time.Second
+	const s, ms = time.Second, time.Millisecond
 	for _, x := range []struct {
 		name  string
 		beats []heardBeat
@@ -321,6 +321,15 @@ func TestLateBeats(t *testing.T) {
 		{"of an earlier start", []heardBeat{{7 * s, says(2, 1, true)}, {8 * s, says(1, 99, false)}}, true, true},
 		{"of a later start", []heardBeat{{7 * s, says(1, 99, false)}, {8 * s, says(2, 1, true)}}, true, true},
 		{"said later with an older nonce", []heardBeat{{8 * s, says(1, 1, false)}, {3 * s, says(1, 2, true)}}, true, true},
+		// A node that was set back to an older disk counts from there again.
+		{"set back: an earlier start, once the later one is silent", []heardBeat{{2 * s, says(7, 9, true)}, {8 * s, says(5, 1, false)}}, true, false},
+		{"set back: the same start and an earlier number", []heardBeat{{2 * s, says(7, 900, false)}, {8 * s, says(7, 1, true)}}, true, true},
+		{"set back: and so on", []heardBeat{{2 * s, says(7, 9, true)}, {7500 * ms, says(5, 1, true)}, {8 * s, says(5, 2, false)}}, true, false},
+		{"set back: not yet, for the later start may speak still", []heardBeat{{3 * s, says(7, 9, true)}, {8 * s, says(5, 1, false)}}, false, true},
+		{"set back: what the later start had said comes late", []heardBeat{{0, says(7, 8, false)}, {8 * s, says(5, 1, true)}, {2 * s, says(7, 9, false)}}, true, true},
+		{"two with one name: the higher start is heard", []heardBeat{{7 * s, says(7, 9, true)}, {8 * s, says(5, 300, false)}, {9 * s, says(7, 10, true)}, {9 * s, says(5, 301, false)}}, true, true},
+		{"replayed: an earlier start with its own old nonce", []heardBeat{{9 * s, says(7, 1, true)}, {2 * s, says(5, 300, false)}}, true, true},
+		{"replayed while the node is silent: as old as ever", []heardBeat{{1 * s, says(7, 1, true)}, {500 * ms, says(5, 300, false)}}, false, true},
 	} {
 		var box beatBox
 		box.wake = make(chan struct{}, 1)

@@ -77,7 +77,7 @@ func (x *beatBox) put(b heard) {
 	switch {
 	case !ok:
 		x.beats = slices.Insert(x.beats, i, b)
-	case !b.beat.Before(x.beats[i].beat):
+	case !b.beat.Late(x.beats[i].beat, b.at-x.beats[i].at):
 		b.at = max(b.at, x.beats[i].at)
 		x.beats[i] = b
 	}

@@ -152,6 +152,8 @@ func (a *applying) body() string {
 		return ""
 	case KindGone:
 		return a.gone(*e.Decide)
+	case KindCut:
+		return a.cuts(e.Cuts)
 	case KindEpoch:
 		return a.epoch()
 	}

@@ -69,6 +69,10 @@ type Cut struct {
 	Why []string `json:"why,omitempty"`
 	// Over: the unit is announced again.
 	Over bool `json:"over,omitempty"`
+	// Unheard: it has failed because nothing is heard of the site; see [Unheard].
+	Unheard bool `json:"unheard,omitempty"`
+	// Kept: the ledger remembers what it came to.
+	Kept bool `json:"kept,omitempty"`
 
 	// Decided is until the site had leave and acted. Effect is until every router had
 	// acknowledged it and every node had heard of it, Migrated until what still came
@@ -143,6 +147,31 @@ func (c *Cutter) Cuts() []Cut {
 	return out
 }
 
+// Tell are the cuts that others should know of: those that are not done, and those
+// of which the ledger does not remember yet what they came to. node is who tells.
+// The newest come first, [CutsTold] at most.
+func (c *Cutter) Tell(now Now, node string) []CutTold {
+	var out []CutTold
+	for i := len(c.cuts) - 1; i >= 0 && len(out) < CutsTold; i-- {
+		if x := c.cuts[i]; !x.Ended() || !x.Kept || x.State == CutFailed && !x.Over {
+			out = append(out, CutTold{Cut: x, Node: node, AgeMS: max(0, now-x.Began).Milliseconds()}.Sound())
+		}
+	}
+	return out
+}
+
+// Remembered notes what the ledger remembers by now. It reports whether that is new.
+func (c *Cutter) Remembered(node string, kept []CutKept) (changed bool) {
+	for i := range c.cuts {
+		x := &c.cuts[i]
+		if x.Kept || !x.Ended() || !(CutTold{Cut: *x, Node: node}).KnownIn(kept) {
+			continue
+		}
+		x.Kept, changed = true, true
+	}
+	return changed
+}
+
 // Look takes the newest facts of every unit. It reports whether a state changed,
 // which is worth keeping.
 func (c *Cutter) Look(now Now, facts []CutFacts) (changed bool) {
@@ -161,7 +190,7 @@ func (c *Cutter) Look(now Now, facts []CutFacts) (changed bool) {
 		switch {
 		case f.Announced:
 			if open != nil {
-				open.Over, changed = true, true
+				open.Over, open.Kept, changed = true, false, true
 			}
 			u.well(now, f, lost)
 		case u.in:
@@ -175,7 +204,7 @@ func (c *Cutter) Look(now Now, facts []CutFacts) (changed bool) {
 	}
 	for i := range c.cuts { // one of a unit that the table has no more is over
 		if x := &c.cuts[i]; !x.Over && len(facts) > 0 && !slices.ContainsFunc(facts, func(f CutFacts) bool { return f.Unit == x.Unit }) {
-			x.Over, changed = true, true
+			x.Over, x.Kept, changed = true, false, true
 		}
 	}
 	return changed
@@ -234,6 +263,9 @@ func (c *Cut) advance(now Now, f CutFacts, lost time.Duration) (changed bool) {
 			c.State = CutUnmeasured
 			c.Why = []string{"nothing counts what still comes here"}
 		}
+	}
+	if c.State != was {
+		c.Kept = false
 	}
 	return c.State != was || len(c.Why) != before
 }

@@ -62,6 +62,8 @@ type Entry struct {
 	// Plan is what a person wants of a plan, Step what a node says of a step of one.
 	Plan *PlanWish `json:"plan,omitempty"`
 	Step *StepWord `json:"step,omitempty"`
+	// Cuts are what cuts came to, by those who carried them out.
+	Cuts []CutTold `json:"cuts,omitempty"`
 
 	// Signed holds a person's wish; what it says stands in for Actor, Reason and
 	// the body, which an entry that is signed leaves out.
@@ -112,6 +114,7 @@ const (
 	KindStep       Kind = "plan_step"      // what a node says of a step: Step, perhaps with Decide.Seen for the guards
 	KindShed       Kind = "shed"           // sites that carry too much give clients away, or take them back: Decide, with the loads
 	KindGone       Kind = "gone"           // sites that are silent while others see them down, or are heard again: Decide
+	KindCut        Kind = "cut"            // what cuts came to: Cuts
 	KindEpoch      Kind = "epoch"          // the ledger was recovered from what one voter had; Epoch is the new one
 )
 

@@ -107,6 +107,7 @@ var kinds = []kindBodies{
 	{KindStep, bodyStep, bodyDecide, nobody},
 	{KindShed, bodyDecide, 0, nobody},
 	{KindGone, bodyDecide, 0, nobody},
+	{KindCut, bodyCuts, 0, nobody},
 	{KindEpoch, 0, 0, nobody},
 }
 
@@ -155,6 +156,7 @@ const (
 	bodyWithin
 	bodyPlan
 	bodyStep
+	bodyCuts
 )
 
 // bodies is the set of fields that are there.
@@ -185,6 +187,7 @@ func (e Entry) bodies() body {
 		{e.ConfirmWithin != 0, bodyWithin},
 		{e.Plan != nil, bodyPlan},
 		{e.Step != nil, bodyStep},
+		{len(e.Cuts) > 0, bodyCuts},
 	} {
 		if f.there {
 			b |= f.bit

@@ -65,6 +65,9 @@ type state struct {
 	// Gone are services at silent sites that others see down, in order of site, then
 	// service. Only answers look at it. Replaced, and never written in place.
 	Gone []Gone `json:"gone,omitempty"`
+	// Cuts are what cuts came to, in the order in which it was said. Replaced, and
+	// never written in place.
+	Cuts []CutKept `json:"cuts,omitempty"`
 
 	index *index
 }

@@ -393,6 +393,8 @@ func (s *stage) play(line string) []string {
 		return s.view()
 	case "silent", "heard", "gone":
 		return s.silence(words[0], args)
+	case "came", "cuts":
+		return s.remembering(words[0], args, text)
 	case "plan", "tell", "node", "plans":
 		return s.planning(words[0], args, text)
 	}

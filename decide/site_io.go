@@ -179,6 +179,9 @@ type Beat struct {
 	Load *Load `json:"load,omitempty"`
 	// Ramps are what was counted of services that return.
 	Ramps []Ramped `json:"ramps,omitempty"`
+	// Cuts are those of its routes that are not done yet, or of which the ledger may
+	// not know what they came to; [CutsTold] at most.
+	Cuts []CutTold `json:"cuts,omitempty"`
 }
 
 // Speaker orders beats by who says them: site, then node.

@@ -102,6 +102,9 @@ func (s *state) sound() error {
 	if err := s.soundGone(); err != nil {
 		return err
 	}
+	if err := s.soundCuts(); err != nil {
+		return err
+	}
 	if err := s.soundNames(); err != nil {
 		return err
 	}

@@ -41,6 +41,8 @@ type View struct {
 	Names NamesView `json:"names,omitzero"`
 	// Gone are services at silent sites that others see down, in order of site, then service.
 	Gone []Gone `json:"gone,omitempty"`
+	// Cuts are what cuts of the fleet came to, the newest last.
+	Cuts []CutKept `json:"cuts,omitempty"`
 	// Fleet is whose ledger it is; empty for a node's own.
 	Fleet string `json:"fleet,omitempty"`
 	// Operators in order of name. Without any, orders need no signature.
@@ -175,7 +177,7 @@ func (s *state) view() View {
 		v.Decisions = append(v.Decisions, d)
 	}
 	v.Shares = s.shares()
-	v.Names, v.Gone = s.Names, s.Gone
+	v.Names, v.Gone, v.Cuts = s.Names, s.Gone, s.Cuts
 	v.Prefixes = make([]PrefixView, 0, len(s.Prefixes))
 	used, limit := 0, 0
 	if len(s.Table.Announcers()) > 1 {
@@ -265,6 +267,9 @@ type SiteNow struct {
 	// Load is what it says that it carries, as the capacity guard counts it; nil where
 	// it says nothing.
 	Load *Load `json:"load,omitempty"`
+	// Cuts are those of its routes that are not done yet, or of which the ledger may
+	// not know what they came to.
+	Cuts []CutTold `json:"cuts,omitempty"`
 }
 
 // Together is what the nodes of a site say as one: it acts on what the last of them

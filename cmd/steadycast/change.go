@@ -310,6 +310,9 @@ func (c *cli) waitProven(ctx context.Context, client *api.Client, limit time.Dur
 			missing = err.Error()
 		case err == nil:
 			var of steadycast.Unit
+			if cut := unheard(&got, &ch, fence); cut != nil { // nobody will ever prove it
+				return &exitError{exitTimeout, fmt.Errorf("not proven: the cut of %s has failed: %s. Next: %s", cut.Unit, strings.Join(cut.Why, "; "), c.command("steadycast cuts "+cut.Unit.Site))}
+			}
 			if missing, of = unproven(&got, &ch, fence); missing == "" {
 				fmt.Fprintf(c.err, "proven after %s: every peer that is up has acknowledged\n", latency(time.Since(start)))
 				return nil
@@ -354,11 +357,23 @@ func unproven(got *api.Units, ch *change, fence steadycast.Fence) (missing strin
 			return u.Unit.String() + " is not there yet", u.Unit
 		case !u.Proven:
 			return u.Unit.String() + ": " + u.Unproven, u.Unit
-		case u.Cut != nil && u.Cut.Counted && !u.Wanted && u.Cut.State != decide.CutComplete && len(u.Cut.Why) > 0:
+		case u.Cut != nil && !u.Wanted && (u.Cut.Counted || u.Cut.State == decide.CutFailed) && u.Cut.State != decide.CutComplete && len(u.Cut.Why) > 0:
 			return fmt.Sprintf("%s: the cut is %s: %s", u.Unit, u.Cut.State, u.Cut.Why[0]), u.Unit
 		}
 	}
 	return "", of
+}
+
+// unheard is the cut of a unit of the change that failed because nothing is heard of
+// its site; nil where there is none.
+func unheard(got *api.Units, ch *change, fence steadycast.Fence) *api.Cut {
+	for i := range got.Units {
+		u := &got.Units[i]
+		if u.Cut != nil && u.Cut.Unheard && u.Cut.Fence.Compare(fence) >= 0 && (steadycast.Order{Prefixes: ch.prefixes}).Covers(u.Unit.Prefix) {
+			return u.Cut
+		}
+	}
+	return nil
 }
 
 func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cobra.Command {

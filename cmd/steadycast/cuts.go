@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/api"
 )
@@ -25,9 +24,12 @@ unmeasured, and never called complete.
 
 DECIDED is from the first failing round to the leave, EFFECT until routers and nodes
 had it, MIGRATED until the clients had gone, LOST the loss integral: failed probes
-times how long; with those of the cut before, to compare.
+times how long; with the medians of those before, to compare.
 
-A node shows the cuts of its own site.`,
+Any node shows all sites: what their nodes tell the ledger of cuts that last, and
+what the newest 64 came to, which the ledger remembers though their nodes be gone.
+A site that was ordered out and of which nothing is heard for a minute has a cut that
+failed: nobody can say what its routers hold. It is named by no node.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, err := show(cmd.Context(), c, "cuts", query("site", arg(args, 0)), renderCuts)
 			return err
@@ -39,16 +41,15 @@ A node shows the cuts of its own site.`,
 // renderCuts is the page of `steadycast cuts`, the newest last.
 func renderCuts(s style, page *api.Page[api.Cut]) string {
 	if len(page.Items) == 0 {
-		return "no route has left here\n"
+		return "no route has left\n"
 	}
-	t := &table{columns: words("UNIT", "BEGAN", "STATE", ">DECIDED", ">EFFECT", ">MIGRATED", ">LOST", ">REST", "WHY")}
+	t := &table{columns: words("UNIT", "NODE", "BEGAN", "STATE", ">DECIDED", ">EFFECT", ">MIGRATED", ">LOST", ">REST", "WHY")}
 	took := func(d time.Duration) string {
 		if d == 0 {
 			return "-"
 		}
 		return rough(d)
 	}
-	before := map[steadycast.Unit]*api.Cut{}
 	for i := range page.Items {
 		x := &page.Items[i]
 		state := cell{string(x.State), plain}
@@ -70,11 +71,14 @@ func renderCuts(s style, page *api.Page[api.Cut]) string {
 				why = []string{x.Reason, "announced again before it was complete; until then: " + strings.Join(x.Why, "; ")}
 			}
 		}
-		if was := before[x.Unit]; was != nil {
-			why = append(why, fmt.Sprintf("the one before took %s, %s, %s and lost %s", took(was.Decided), took(was.Effect), took(was.Migrated), took(was.Lost)))
+		if was := x.Earlier; was != nil {
+			of := "the one before took"
+			if was.Count > 1 {
+				of = fmt.Sprintf("the %d before took, in the median,", was.Count)
+			}
+			why = append(why, fmt.Sprintf("%s %s, %s, %s and lost %s", of, took(was.Decided), took(was.Effect), took(was.Migrated), took(was.Lost)))
 		}
-		before[x.Unit] = x
-		t.add(cell{x.Unit.String(), plain}, cell{span(page.At, x.At), plain}, state, cell{rough(x.Decided), plain}, cell{took(x.Effect), plain},
+		t.add(cell{x.Unit.String(), plain}, cell{orElse(x.Node, "-"), plain}, cell{span(page.At, x.At), plain}, state, cell{rough(x.Decided), plain}, cell{took(x.Effect), plain},
 			cell{took(x.Migrated), plain}, cell{rough(x.Lost), plain}, cell{rest, plain}, cell{strings.Join(why, "; "), plain})
 	}
 	return t.render(s)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -37,6 +38,27 @@ func TestWaitForACut(t *testing.T) {
 		missing, _ := unproven(&api.Units{Units: []api.Unit{c.unit}}, &of, steadycast.Fence{})
 		if (c.want == "") != (missing == "") || !strings.Contains(missing, c.want) {
 			t.Errorf("%s: %q; want %q", c.name, missing, c.want)
+		}
+	}
+}
+
+// TestWaitEndsWhenNobodyCanProveIt: a site that nobody hears will never prove a drain,
+// and its units are not waited for once that is known, and not by an older cut.
+func TestWaitEndsWhenNobodyCanProveIt(t *testing.T) {
+	lost := cutIn(decide.CutFailed, false, "unheard: nothing was heard of fra for 1m0s")
+	lost.Unheard, lost.Fence = true, steadycast.Fence{Epoch: 1, Index: 9}
+	lost.Unit = steadycast.Unit{Site: "fra", Prefix: netip.MustParsePrefix("192.0.2.0/24")}
+	got := &api.Units{Units: []api.Unit{{Unit: steadycast.Unit{Site: "fra"}, Cut: cutIn(decide.CutFailed, true)}, {Unit: lost.Unit, Cut: lost}}}
+	for _, c := range []struct {
+		at       uint64
+		prefixes []netip.Prefix
+		want     bool
+	}{
+		{9, nil, true}, {8, nil, true}, {10, nil, false},
+		{9, []netip.Prefix{lost.Unit.Prefix}, true}, {9, []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, false},
+	} {
+		if cut := unheard(got, &change{prefixes: c.prefixes}, steadycast.Fence{Epoch: 1, Index: c.at}); (cut != nil) != c.want {
+			t.Errorf("at %d of %v: %v", c.at, c.prefixes, cut)
 		}
 	}
 }

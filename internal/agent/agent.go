@@ -507,7 +507,11 @@ func (a *Agent) beat() {
 	if a.o.Speak == nil {
 		return // who announces nothing has nothing to say
 	}
+	if a.cuts.due { // a route that left, and that it is a cut, are told together
+		a.lookAtCuts()
+	}
 	b := a.site.Beat()
+	b.Cuts = a.cuts.judge.Tell(a.now(), a.o.Node)
 	b.Revision = a.acting
 	a.beats++
 	b.Seq = a.beats

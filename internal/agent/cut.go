@@ -94,7 +94,7 @@ func (a *Agent) pastCuts(wall time.Time) []api.Cut {
 	now := a.now()
 	var out []api.Cut
 	for _, c := range a.cuts.judge.Cuts() {
-		out = append(out, api.Cut{Cut: c, At: wall.Add(c.Began - now)})
+		out = append(out, api.Cut{Cut: c, Node: a.o.Node, At: wall.Add(c.Began - now)})
 	}
 	return out
 }
@@ -134,7 +134,7 @@ func (a *Agent) lookAtCuts() {
 	if changed {
 		a.sayCuts(before, after)
 	}
-	if changed || !a.cuts.kept {
+	if a.cuts.judge.Remembered(a.o.Node, view.Cuts) || changed || !a.cuts.kept {
 		a.keepCuts()
 	}
 	a.cuts.open.Store(slices.ContainsFunc(after, func(c decide.Cut) bool {
@@ -311,15 +311,5 @@ func (a *Agent) watchOthers(ctx context.Context) {
 
 // showCuts adds them to what is shown of the site.
 func (a *Agent) showCuts(site *api.Site, wall time.Time) {
-	site.Cuts = a.pastCuts(wall)
-	for i := range site.Units {
-		for k := len(site.Cuts) - 1; k >= 0; k-- {
-			if c := &site.Cuts[k]; c.Unit == site.Units[i].Unit {
-				if !c.Over {
-					site.Units[i].Cut = c
-				}
-				break
-			}
-		}
-	}
+	site.WithCuts(a.pastCuts(wall))
 }

@@ -128,6 +128,15 @@ func TestCutIsProven(t *testing.T) {
 		if c := newest(); c.Effect < time.Minute || c.Before != 1000 || len(a.snapshot.Load().Sites[0].Cuts) != 1 {
 			t.Errorf("%+v", c)
 		}
+		// The ledger remembers what it came to, once, and the node knows that it does.
+		time.Sleep(5 * time.Second)
+		kept := local.View().Cuts
+		if len(kept) != 1 || kept[0].State != decide.CutComplete || kept[0].Node != "fra-1" || kept[0].Effect != newest().Effect || !newest().Kept {
+			t.Errorf("the ledger remembers %+v", kept)
+		}
+		if sites, err := local.Sites(t.Context()); err != nil || len(sites) != 1 || len(sites[0].Cuts) != 0 {
+			t.Errorf("it is told still: %+v, %v", sites, err)
+		}
 		stop()
 	})
 }

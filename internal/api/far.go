@@ -37,15 +37,18 @@ func (out Units) beside(snap *Snapshot, sites []decide.SiteNow, site string, pre
 	if several {
 		sites = filter(sites, func(x decide.SiteNow) bool { return x.Node != "" })
 	}
-	if len(sites) == 0 && (but != "" && !several || but == "") {
+	if len(sites) == 0 && but != "" && !several {
 		return out
+	}
+	if len(sites) == 0 && but == "" {
+		return out.unheard(snap, site, prefix)
 	}
 	for _, x := range sites {
 		if out.Fence == (steadycast.Fence{}) || x.At.Compare(out.Fence) < 0 {
 			out.Fence = x.At
 		}
 	}
-	units := []Unit{}
+	units, cuts := []Unit{}, snap.cuts(sites)
 	for _, v := range snap.View.Units {
 		if v.Unit.Site != site || prefix.IsValid() && v.Unit.Prefix != prefix {
 			continue
@@ -70,9 +73,22 @@ func (out Units) beside(snap *Snapshot, sites []decide.SiteNow, site string, pre
 				u.Proven, u.Unproven = false, "the ledger has not heard "+n.Name
 			}
 		}
+		u.Cut = worstCut(cuts, v.Unit)
 		units = append(units, u)
 	}
 	out.Units = units
+	return out
+}
+
+// unheard are the units of a site that the ledger never heard, where there is something
+// to say of them: that nobody can tell what became of them.
+func (out Units) unheard(snap *Snapshot, site string, prefix netip.Prefix) Units {
+	cuts := snap.cuts(nil)
+	for _, v := range snap.View.Units {
+		if c := worstCut(cuts, v.Unit); c != nil && v.Unit.Site == site && (!prefix.IsValid() || v.Unit.Prefix == prefix) {
+			out.Units = append(out.Units, Unit{Unit: v.Unit, Unproven: "the ledger never heard " + site, Cut: c})
+		}
+	}
 	return out
 }
 

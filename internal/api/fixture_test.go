@@ -105,10 +105,11 @@ func fleet() *Snapshot {
 	fra.Actual.Peers[1].BFD = &steadycast.BFD{State: "down", Remote: "down", Since: ago(12 * time.Minute), Why: "nothing was heard within the detection time", Interval: time.Second, Downs: 1, Sent: 9000, Received: 8211, Dropped: 2}
 	cut := decide.Cut{Unit: steadycast.Unit{Site: "fra", Prefix: p4}, Fence: steadycast.Fence{Epoch: 1, Term: 3, Index: 388}, Reason: "web is unhealthy", State: decide.CutComplete, Over: true,
 		Decided: 1300 * time.Millisecond, Effect: 1420 * time.Millisecond, Migrated: 9 * time.Second, Lost: 1250 * time.Millisecond, Before: 12000, Rest: 4, Counted: true}
-	fra.Cuts = []Cut{{Cut: cut, At: ago(26 * time.Hour)}}
+	fra.Cuts = []Cut{{Cut: cut, Node: "fra-1", At: ago(26 * time.Hour)}}
+	cut.Fence.Index = 401
 	cut.State, cut.Over, cut.Decided, cut.Effect, cut.Migrated, cut.Rest = decide.CutInProgress, false, 1100*time.Millisecond, 1190*time.Millisecond, 0, 310
 	cut.Why = []string{"residual: 310 a second still come here, of 12000 before; at most 120"}
-	fra.Cuts = append(fra.Cuts, Cut{Cut: cut, At: ago(31 * time.Second)})
+	fra.WithCuts(append(fra.Cuts, Cut{Cut: cut, Node: "fra-1", At: ago(31 * time.Second)}))
 	fra.Actual.Sent = fra.Actual.Sent[:2]
 	fra.Actual.Sent[0].Attributes.Communities = []steadycast.Community{steadycast.GracefulShutdown}
 	med := uint32(50)

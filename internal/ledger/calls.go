@@ -226,7 +226,7 @@ func (c *calls) Sites(ctx context.Context) (s []decide.SiteNow, err error) {
 		for _, h := range l.beats {
 			s = append(s, decide.SiteNow{
 				Site: h.beat.Site, Node: h.beat.Node, Load: loadOf(loads, h.beat.Site), AgeMS: (now - h.at).Milliseconds(),
-				At: h.beat.At, Announcing: h.beat.Announcing, Unproven: h.beat.Unproven, Revision: h.beat.Revision,
+				At: h.beat.At, Announcing: h.beat.Announcing, Unproven: h.beat.Unproven, Revision: h.beat.Revision, Cuts: older(h.beat.Cuts, now-h.at),
 			})
 		}
 	})

@@ -39,6 +39,9 @@ type leader struct {
 	denied []denial
 	held   time.Duration // when it was last tried to end a trial
 	goneAt time.Duration // when silent sites are looked at again
+	cutsAt time.Duration // when what became of cuts is looked at again
+	// unheard are the cuts of silent sites that were called failed, so that each is once.
+	unheard []decide.CutTold
 
 	cross  *crossBox // what this process hears of everybody's observations
 	verify Verifier  // opens the evidence of requests; nil where nobody signs
@@ -203,6 +206,9 @@ func (l *leader) duties(now time.Duration) (decide.Entry, bool) {
 	if e, ok := l.gone(now); ok {
 		return e, true
 	}
+	if e, ok := l.cuts(now); ok {
+		return e, true
+	}
 	if now >= l.tickAt() {
 		return l.entry(now, decide.KindTick), true
 	}
@@ -222,7 +228,7 @@ func (l *leader) wake() time.Duration {
 		at = min(at, l.stepAt)
 	}
 	if l.watches() {
-		at = min(at, l.goneAt)
+		at = min(at, l.goneAt, l.cutsAt)
 	}
 	return at
 }

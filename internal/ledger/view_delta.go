@@ -51,6 +51,7 @@ type viewDelta struct {
 	Runs  *[]uint64         `json:"runs,omitempty"`
 	Names *decide.NamesView `json:"names,omitempty"`
 	Gone  *[]decide.Gone    `json:"gone,omitempty"`
+	Cuts  *[]decide.CutKept `json:"cuts,omitempty"`
 }
 
 // difference is what makes was into is. ok is false when a new table makes that
@@ -107,6 +108,9 @@ func difference(was, is *decide.View) (d viewDelta, ok bool) {
 	}
 	if !same(was.Gone, is.Gone) {
 		d.Gone = whole(is.Gone)
+	}
+	if !same(was.Cuts, is.Cuts) {
+		d.Cuts = whole(is.Cuts)
 	}
 	d.staged(was, is)
 	if !same(was.Trial, is.Trial) {
@@ -171,6 +175,9 @@ func (d *viewDelta) follow(was *decide.View) (decide.View, error) {
 	}
 	if d.Gone != nil {
 		is.Gone = *d.Gone
+	}
+	if d.Cuts != nil {
+		is.Cuts = *d.Cuts
 	}
 	if d.Staged != nil {
 		is.Staged, is.Acks = nil, nil

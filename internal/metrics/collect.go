@@ -269,13 +269,19 @@ func (s *sender) cut(c *api.Cut) {
 	}
 	s.seen["cut\xff"+site+"\xff"+prefix] = true
 	states(s, cutState, string(c.State), []string{"in progress", "complete", "failed", "unmeasured"}, site, prefix)
-	s.put(cutSeconds, c.Decided.Seconds(), site, prefix, "decided")
-	s.put(cutSeconds, c.Lost.Seconds(), site, prefix, "lost")
-	if c.Effect > 0 {
-		s.put(cutSeconds, c.Effect.Seconds(), site, prefix, "effect")
+	stages := func(f *metric, decided, effect, migrated, lost time.Duration) {
+		s.put(f, decided.Seconds(), site, prefix, "decided")
+		s.put(f, lost.Seconds(), site, prefix, "lost")
+		if effect > 0 {
+			s.put(f, effect.Seconds(), site, prefix, "effect")
+		}
+		if migrated > 0 {
+			s.put(f, migrated.Seconds(), site, prefix, "migrated")
+		}
 	}
-	if c.Migrated > 0 {
-		s.put(cutSeconds, c.Migrated.Seconds(), site, prefix, "migrated")
+	stages(cutSeconds, c.Decided, c.Effect, c.Migrated, c.Lost)
+	if e := c.Earlier; e != nil {
+		stages(cutMedian, e.Decided, e.Effect, e.Migrated, e.Lost)
 	}
 	if c.Counted && !c.Over {
 		s.put(cutResidual, float64(c.Rest), site, prefix)

@@ -154,6 +154,8 @@ var (
 		"1 for how far the newest cut of the unit is.", "site", "prefix", "state")
 	cutSeconds = define("cut_seconds", gauge,
 		"The newest cut's times since its beginning, while they are known: decided, effect, migrated; and the loss integral, lost.", "site", "prefix", "stage")
+	cutMedian = define("cut_median_seconds", gauge,
+		"The medians of the unit's earlier cuts that are known, to hold the newest against.", "site", "prefix", "stage")
 	cutResidual = define("cut_residual_per_second", gauge,
 		"What still comes to the site that left, where that is counted.", "site", "prefix")
 )

@@ -47,5 +47,8 @@ func needs(image string) []string {
 	case "openbgpd":
 		return []string{"bgpd", "bgpctl"}
 	}
+	if strings.Contains(image, "unbound") {
+		return []string{"unbound", "dig"}
+	}
 	return nil
 }

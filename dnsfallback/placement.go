@@ -15,6 +15,10 @@ type Placement struct {
 	Pools []Pool `yaml:"pools"`
 	// Maps say where clients are; what several say is asked for in their order.
 	Maps []MapFile `yaml:"maps"`
+	// Conditions that members can be bound to.
+	Conditions []Condition `yaml:"conditions"`
+	// SiteHealth says what tells of the dimensions of a site's health.
+	SiteHealth SiteHealth `yaml:"site_health"`
 }
 
 // WithDefaults fills in what was not said.
@@ -117,8 +121,8 @@ type Member struct {
 	At []float64 `yaml:"at"`
 	// DR members are given only when the choice would fail without.
 	DR bool `yaml:"dr"`
-	// When names a condition: the member takes part only while it holds. A DR
-	// member with a condition takes part like any other while it holds.
+	// When names one of the conditions: the member takes part only while it holds.
+	// A DR member with a condition takes part like any other while it holds.
 	When string `yaml:"when"`
 }
 
@@ -163,7 +167,7 @@ func (s Steered) withDefaults(z Zone) Steered {
 }
 
 // Members are the names by which members of names and pools can be switched, each
-// choice/member, in the order of the settings.
+// choice/member, and conditions, each condition/NAME, in the order of the settings.
 func (p Placement) Members() []string {
 	var out []string
 	add := func(choice string, members []Member) {
@@ -184,6 +188,9 @@ func (p Placement) Members() []string {
 	}
 	for _, o := range p.Pools {
 		add(o.Name, o.Members)
+	}
+	for _, c := range p.Conditions {
+		out = append(out, switchedCondition+"/"+c.Name)
 	}
 	return out
 }

@@ -26,6 +26,9 @@ type Policy struct {
 	pools   []*pool
 	named   map[string]*pool
 	steered []*steered
+	conditions []condition
+	// dimensions of a site's health: the services that tell of them, or "".
+	dimensions [len(dimensionWords)]string
 	// replies counts the prepared answers, for their ids.
 	replies uint32
 	// counting is done once the counters are those that the policy before had.
@@ -100,6 +103,8 @@ func NewPolicy(revision uint64, set Placement, known Known) (*Policy, []Problem)
 		ps.add("zones", "is empty; name at least one zone")
 	}
 	judgeMaps(set.Maps, &ps)
+	p.readSiteHealth(set.SiteHealth, known, &ps)
+	p.readConditions(set.Conditions, known, &ps)
 	p.readPools(set.Pools, known, &ps)
 	read := make([]reading, len(set.Zones))
 	for i, z := range set.Zones {

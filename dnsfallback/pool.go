@@ -56,7 +56,8 @@ type member struct {
 	located       bool
 	lat, lon      float64
 	dr            bool
-	when          string
+	when          int // the index of its condition; -1 for none
+	condition     string
 	hash          uint64
 	// given counts the answers that named it; apart from what is only read, as
 	// all workers write it.
@@ -170,6 +171,8 @@ func (p *Policy) readPools(set []Pool, known Known, ps *problems) {
 		switch {
 		case !poolName.MatchString(s.Name):
 			ps.add(path+".name", "%q is not a name; allowed: a lower-case letter, then up to 62 of a-z 0-9 _ -", s.Name)
+		case s.Name == switchedCondition:
+			ps.add(path+".name", "%q is what people switch conditions by; choose another name", s.Name)
 		case p.named[s.Name] != nil:
 			ps.add(path+".name", "%q is %s already", s.Name, p.named[s.Name].path)
 		default:
@@ -331,7 +334,7 @@ func badAddress(a netip.Addr) bool {
 }
 
 func (p *Policy) readMember(o *pool, s Member, path string, seen map[string]bool, known Known, ps *problems) {
-	m := &member{name: s.Name, key: o.name + "/" + s.Name, site: s.Site, service: s.Service, dr: s.DR, when: s.When, given: new(counter)}
+	m := &member{name: s.Name, key: o.name + "/" + s.Name, site: s.Site, service: s.Service, dr: s.DR, when: -1, condition: s.When, given: new(counter)}
 	o.members = append(o.members, m)
 	switch {
 	case s.Name == "":
@@ -343,6 +346,12 @@ func (p *Policy) readMember(o *pool, s Member, path string, seen map[string]bool
 	h := fnv.New64a()
 	h.Write([]byte(s.Name))
 	m.hash = h.Sum64()
+
+	if s.When != "" {
+		if m.when = p.condition(s.When); m.when < 0 {
+			ps.add(path+".when", "there is no condition %q; say under conditions: when it holds", s.When)
+		}
+	}
 
 	given := 0
 	if len(s.Addresses) > 0 {

@@ -25,7 +25,8 @@ type ready struct {
 	alive bool
 	// soon: something of it may change before long.
 	soon bool
-	// out are the members that cannot be given, and why: for explanations.
+	// out are the members that cannot be given, and why, and those that a condition
+	// lets take part: for explanations.
 	out []string
 }
 
@@ -52,6 +53,9 @@ type steering struct {
 	why   []string   // of a TTL that is not the steady one
 	// minimal: answer the anycast addresses.
 	minimal bool
+	// holds are the conditions, words the health of each site.
+	holds []holding
+	words []SiteWord
 	// until is when a window begins or ends next; zero for never.
 	until time.Time
 }
@@ -60,7 +64,7 @@ type steering struct {
 func (p *Policy) steer(s *FleetState) *steering {
 	st := &steering{
 		pools: make([][2]ready, len(p.pools)), ttl: make([]uint32, len(p.steered)), why: make([]string, len(p.steered)),
-		minimal: s.Minimal,
+		minimal: s.Minimal, holds: p.hold(s), words: p.words(s),
 	}
 	done := make([]bool, len(p.pools))
 	var compile func(o *pool)
@@ -121,14 +125,16 @@ func (st *steering) compile(o *pool, family int, s *FleetState) {
 		r.soon = r.soon || stands.soon
 		c.share = stands.share
 		dr := m.dr
-		if m.when != "" {
-			if !s.Conditions[m.when] {
-				if !m.dr {
-					r.out = append(r.out, fmt.Sprintf("%s takes part only while %s holds", m.name, m.when))
-					continue
-				}
-			} else {
+		if m.when >= 0 {
+			h, name := &st.holds[m.when], m.condition
+			r.soon = r.soon || h.soon
+			switch {
+			case h.holds && dr:
 				dr = false
+				r.out = append(r.out, fmt.Sprintf("%s takes part, as %s holds: %s", m.name, name, h.why))
+			case !h.holds && !dr:
+				r.out = append(r.out, fmt.Sprintf("%s takes part only while %s holds: %s", m.name, name, h.why))
+				continue
 			}
 		}
 		all = append(all, c)

@@ -12,10 +12,8 @@ type FleetState struct {
 	// Sites by name. One that is absent is unknown, which is not down.
 	Sites map[string]SiteState
 	// Members that a person switched by themselves, by choice/member, as www.example.com/fra: the
-	// exceptions from what holds for their site.
+	// exceptions from what holds for their site. condition/drill switches a condition.
 	Members map[string]Forced
-	// Conditions that hold, for members that name one.
-	Conditions map[string]bool
 }
 
 // SiteState is one site's.

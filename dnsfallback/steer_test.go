@@ -131,7 +131,7 @@ func given(t testing.TB, p *Policy, words string, n int) map[string]int {
 	return newAsker(t, p.Table(1, nil, state(words))).share(n, "www.example.com", "A", "")
 }
 
-func words(m map[string]int) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
+func listed(m map[string]int) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
 
 // TestWhoIsGiven: which members may be given, by method and state.
 func TestWhoIsGiven(t *testing.T) {
@@ -177,7 +177,7 @@ func TestWhoIsGiven(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.choice.Service = "web"
 			p := steeredPolicyBare(t, Steered{Name: "www", Choice: c.choice})
-			if got := words(given(t, p, c.state, 300)); got != c.want {
+			if got := listed(given(t, p, c.state, 300)); got != c.want {
 				t.Errorf("got %s; want %s", got, c.want)
 			}
 		})
@@ -203,13 +203,13 @@ func TestNestedPools(t *testing.T) {
 		// Nothing is up anywhere.
 		"fra down, ams down, par down, iad down, sjc down": "192.0.2.1, 192.0.2.2, 192.0.2.3",
 	} {
-		if got := words(given(t, p, state, 300)); got != want {
+		if got := listed(given(t, p, state, 300)); got != want {
 			t.Errorf("%q: got %s; want %s", state, got, want)
 		}
 	}
 	// Each family by itself: sjc has no IPv6, so us has only iad there.
 	got := newAsker(t, p.Table(1, nil, state("fra down, ams down"))).share(300, "www.example.com", "AAAA", "")
-	if words(got) != "2001:db8::11" {
+	if listed(got) != "2001:db8::11" {
 		t.Error(got)
 	}
 }
@@ -249,11 +249,15 @@ func TestForced(t *testing.T) {
 
 // TestConditions: members that take part only while something holds.
 func TestConditions(t *testing.T) {
-	p := steeredPolicy(t, Choice{Service: "web", Methods: []string{"all"}, Members: []Member{
-		{Site: "fra", Addresses: at(1)},
-		{Site: "ams", Addresses: at(2), When: "weekend"},
-		{Site: "dr", Addresses: at(3), DR: true, When: "drill"},
-	}})
+	p, ps := NewPolicy(1, Placement{Conditions: []Condition{{Name: "weekend"}, {Name: "drill"}},
+		Zones: []Zone{{Name: "example.com", NS: []string{"ns.example.net."}, Names: []Steered{{Name: "www", Choice: Choice{Service: "web", Methods: []string{"all"}, Members: []Member{
+			{Site: "fra", Addresses: at(1)},
+			{Site: "ams", Addresses: at(2), When: "weekend"},
+			{Site: "dr", Addresses: at(3), DR: true, When: "drill"},
+		}}}}}}}, Known{})
+	if len(ps) > 0 {
+		t.Fatal(ps)
+	}
 	for _, c := range []struct {
 		holds, state, want string
 	}{
@@ -264,7 +268,7 @@ func TestConditions(t *testing.T) {
 		{"drill", "fra down", "192.0.2.3"},
 	} {
 		s := state(c.state)
-		s.Conditions = map[string]bool{c.holds: true}
+		s.Members = map[string]Forced{"condition/" + c.holds: {To: Up}}
 		if got, _, _ := newAsker(t, p.Table(1, nil, s)).once("www.example.com", "A", ""); got != c.want {
 			t.Errorf("%q, %q: got %s; want %s", c.holds, c.state, got, c.want)
 		}

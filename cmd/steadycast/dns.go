@@ -117,7 +117,7 @@ func clientOf(s string) (netip.Prefix, error) {
 
 // state is what was supposed of the table's sites.
 func (s supposed) state(fleet config.Fleet) (dnsfallback.FleetState, error) {
-	out := dnsfallback.FleetState{At: time.Now(), Sites: map[string]dnsfallback.SiteState{}, Members: map[string]dnsfallback.Forced{}, Conditions: map[string]bool{}}
+	out := dnsfallback.FleetState{At: time.Now(), Sites: map[string]dnsfallback.SiteState{}, Members: map[string]dnsfallback.Forced{}}
 	var sites []string
 	for _, p := range fleet.Sites {
 		if !p.Witness {
@@ -158,7 +158,10 @@ func (s supposed) state(fleet config.Fleet) (dnsfallback.FleetState, error) {
 		out.Sites[o] = site
 	}
 	for _, w := range s.holds {
-		out.Conditions[w] = true
+		if !slices.ContainsFunc(fleet.Conditions, func(c dnsfallback.Condition) bool { return c.Name == w }) {
+			return out, fmt.Errorf("--while %s: the table has no such condition", w)
+		}
+		out.Members["condition/"+w] = dnsfallback.Forced{To: dnsfallback.Up, Why: "supposed"}
 	}
 	if s.when != "" {
 		at, err := time.Parse(time.RFC3339, s.when)

@@ -106,7 +106,7 @@ func play(t *testing.T, fleet Fleet, src string) string {
 // stateOf reads `web at lvs down; lvs forced down; NAME/MEMBER forced up; drill holds`.
 func stateOf(t *testing.T, words string) dnsfallback.FleetState {
 	t.Helper()
-	s := dnsfallback.FleetState{Sites: map[string]dnsfallback.SiteState{}, Members: map[string]dnsfallback.Forced{}, Conditions: map[string]bool{}}
+	s := dnsfallback.FleetState{Sites: map[string]dnsfallback.SiteState{}, Members: map[string]dnsfallback.Forced{}}
 	health := map[string]dnsfallback.Health{"up": dnsfallback.Up, "suspect": dnsfallback.Suspect, "down": dnsfallback.Down}
 	for _, part := range strings.Split(words, ";") {
 		w := strings.Fields(part)
@@ -119,7 +119,7 @@ func stateOf(t *testing.T, words string) dnsfallback.FleetState {
 		case len(w) == 3 && w[1] == "forced":
 			s.Sites[w[0]] = dnsfallback.SiteState{Forced: dnsfallback.Forced{To: health[w[2]]}}
 		case len(w) == 2 && w[1] == "holds":
-			s.Conditions[w[0]] = true
+			s.Members["condition/"+w[0]] = dnsfallback.Forced{To: dnsfallback.Up}
 		default:
 			t.Fatalf("%q is not understood", part)
 		}

@@ -190,9 +190,6 @@ func (c *critic) length(path, text string) {
 }
 
 func (c *critic) servicePrefixes(at string, i int, s Service) {
-	if len(s.Prefixes) == 0 {
-		c.say(at+".prefixes", "is empty; a service needs at least one prefix to announce")
-	}
 	for j, p := range s.Prefixes {
 		path := at + ".prefixes[" + strconv.Itoa(j) + "]"
 		if !c.prefix(path, p) {

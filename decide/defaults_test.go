@@ -179,7 +179,6 @@ func TestProblems(t *testing.T) {
 		{func(t *Table) { t.Sites[1].Nodes = []Node{{Name: "ams-1", Mesh: at("10.0.0.1:7482")}} }, `sites[1].nodes[0].mesh: 10.0.0.1:7482 is the address of sites[0].nodes[0] already`},
 		{func(t *Table) { t.Services = nil }, "services: there is none"},
 		{func(t *Table) { t.Services[1].Name = "web" }, `services[1].name: "web" is the name of services[0] already`},
-		{func(t *Table) { t.Services[0].Prefixes = nil }, "services[0].prefixes: is empty"},
 		{func(t *Table) { t.Services[0].Prefixes[0] = netip.Prefix{} }, "services[0].prefixes[0]: is not a prefix"},
 		{func(t *Table) { t.Services[0].Prefixes[1] = prefix("203.0.113.1/24") }, "services[0].prefixes[1]: 203.0.113.1/24 has host bits set; write 203.0.113.0/24"},
 		{func(t *Table) { t.Services[0].Prefixes[1] = prefix("0.0.0.0/0") }, "services[0].prefixes[1]: 0.0.0.0/0 is the default route"},

@@ -222,9 +222,12 @@ func (st *story) build(ws []string) {
 		case "witness":
 			t.Sites = append(t.Sites, Place{Name: v, Witness: true})
 		case "service":
-			name, ps, _ := strings.Cut(v, ":")
+			name, ps, announces := strings.Cut(v, ":")
 			s := &Service{Name: name}
-			for _, p := range strings.Split(ps, "+") {
+			for p := range strings.SplitSeq(ps, "+") {
+				if !announces {
+					break
+				}
 				s.Prefixes = append(s.Prefixes, netip.MustParsePrefix(p))
 			}
 			sv[name], names = s, append(names, name)

@@ -98,8 +98,10 @@ type Node struct {
 
 // Service is what is being kept reachable, as the core needs it.
 type Service struct {
-	Name     string         `yaml:"name" json:"name"`
-	Prefixes []netip.Prefix `yaml:"prefixes" json:"prefixes"`
+	Name string `yaml:"name" json:"name"`
+	// Prefixes that it announces. One without any is only judged: its verdict tells
+	// answers of DNS something of its site.
+	Prefixes []netip.Prefix `yaml:"prefixes" json:"prefixes" empty:"ok"`
 	// Sites that serve it; default all that are not witnesses.
 	Sites  []string `yaml:"sites" json:"sites,omitempty"`
 	Health Health   `yaml:"health" json:"health"`

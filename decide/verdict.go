@@ -102,6 +102,8 @@ func (sv *service) firstPassing(f facts) (steadycast.State, string) {
 		return sv.state, ""
 	case !f.in:
 		return steadycast.Recovering, sv.passing(f) + "; the ledger does not count it in, so rise and hold_up come first"
+	case f.good >= sv.conf.Health.ResumeRounds && len(sv.conf.Prefixes) == 0:
+		return steadycast.Healthy, sv.passing(f) + "; it announces nothing, so nothing is to come back"
 	case f.good >= sv.conf.Health.ResumeRounds:
 		return steadycast.Healthy, sv.passing(f) + "; it was announced before"
 	default:
@@ -175,7 +177,7 @@ func (s *Site) facts(now Now, sv *service) facts {
 		ledger:   s.committed,
 	}
 	if sv.state == steadycast.StateUnknown || sv.state == steadycast.Suspect && !sv.settled {
-		f.in = s.anyIn(sv) // nobody else asks
+		f.in = len(sv.conf.Prefixes) == 0 || s.anyIn(sv) // nobody else asks
 	}
 	if f.bad > 0 {
 		f.failingFor = now - sv.tally.since

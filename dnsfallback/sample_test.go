@@ -47,9 +47,13 @@ func TestSample(t *testing.T) {
 			t.Fatalf("%v", m)
 		}
 	}
+	sampled := len(got)
+	if m := exchange(t, "tcp", v.Addresses()[0], packet); len(m.Answer) != 1 {
+		t.Fatalf("%v", m)
+	}
 	stop()
-	if len(got) != asked/4 {
-		t.Fatalf("%d of %d are sampled", len(got), asked)
+	if len(got) != sampled || sampled != asked/4 {
+		t.Fatalf("%d of %d are sampled, and %d of one more", sampled, asked, len(got))
 	}
 	for _, s := range got {
 		var m dns.Msg
@@ -61,19 +65,24 @@ func TestSample(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if n := table.Given()[0].Count; n != asked {
+	if n := table.Given()[0].Count; n != asked+1 {
 		t.Errorf("%d of %d answers are counted", n, asked)
 	}
 	c := v.Counters()
-	if len(c.Answers) != 1 || c.Answers[0] != (Answered{"example.com", "udp", "A", "NOERROR", asked}) {
+	if len(c.Answers) != 2 || c.Answers[0] != (Answered{"example.com", "udp", "A", "NOERROR", asked}) || c.Answers[1] != (Answered{"example.com", "tcp", "A", "NOERROR", 1}) {
 		t.Errorf("%+v", c.Answers)
 	}
-	n := uint64(0)
-	for _, x := range c.UDP.Counts {
-		n += x
-	}
-	if n != asked || c.UDP.Sum <= 0 || len(c.UDP.Counts) != len(c.UDP.Bounds)+1 {
-		t.Errorf("%+v", c.UDP)
+	for _, over := range []struct {
+		l    Latency
+		want uint64
+	}{{c.UDP, asked}, {c.TCP, 1}} {
+		n := uint64(0)
+		for _, x := range over.l.Counts {
+			n += x
+		}
+		if n != over.want || over.l.Sum <= 0 || len(over.l.Counts) != len(over.l.Bounds)+1 {
+			t.Errorf("%+v; want %d", over.l, over.want)
+		}
 	}
 }
 

@@ -16,10 +16,14 @@ type tally struct {
 	cookieNew, cookieGood, cookieBad atomic.Uint64
 	accepted, turnedAway, timedOut   atomic.Uint64 // connections
 	unsent                           atomic.Uint64 // that the kernel did not take
-	// latency counts the questions over UDP by how long they took, by latencyBounds;
-	// busy is the sum in nanoseconds.
-	latency [len(latencyBounds) + 1]atomic.Uint64
-	busy    atomic.Uint64
+	udp, tcp latencyTally
+}
+
+// latencyTally counts questions by how long they took, by latencyBounds; busy is the
+// sum in nanoseconds.
+type latencyTally struct {
+	count [len(latencyBounds) + 1]atomic.Uint64
+	busy  atomic.Uint64
 }
 
 // The types and rcodes that are counted by themselves; the last is for the rest.
@@ -40,12 +44,12 @@ var latencyBounds = [...]time.Duration{
 }
 
 // took counts n questions that were answered together.
-func (t *tally) took(d time.Duration, n int) {
+func (t *latencyTally) took(d time.Duration, n int) {
 	i := 0
 	for i < len(latencyBounds) && d > latencyBounds[i] {
 		i++
 	}
-	t.latency[i].Add(uint64(n))
+	t.count[i].Add(uint64(n))
 	t.busy.Add(uint64(d) * uint64(n))
 }
 
@@ -90,8 +94,8 @@ type Counters struct {
 	Dropped, Limited, Slipped uint64
 	// Located came with a usable client subnet; Scoped of them were answered for that network alone.
 	Located, Scoped uint64
-	// UDP is how long questions took that came over it.
-	UDP Latency
+	// UDP and TCP are how long questions took that came over them.
+	UDP, TCP Latency
 	// Cookies that came without a server part, with one of ours, and with another.
 	CookieNew, CookieGood, CookieBad uint64
 	// Connections taken, turned away for their number, and closed for their slowness.
@@ -107,11 +111,16 @@ func (t *tally) read() Counters {
 		CookieNew: t.cookieNew.Load(), CookieGood: t.cookieGood.Load(), CookieBad: t.cookieBad.Load(),
 		Accepted: t.accepted.Load(), TurnedAway: t.turnedAway.Load(), TimedOut: t.timedOut.Load(), Unsent: t.unsent.Load(),
 	}
-	c.UDP = Latency{Bounds: latencyBounds[:], Sum: time.Duration(t.busy.Load())}
-	for i := range t.latency {
-		c.UDP.Counts = append(c.UDP.Counts, t.latency[i].Load())
-	}
+	c.UDP, c.TCP = t.udp.read(), t.tcp.read()
 	return c
+}
+
+func (t *latencyTally) read() Latency {
+	l := Latency{Bounds: latencyBounds[:], Sum: time.Duration(t.busy.Load())}
+	for i := range t.count {
+		l.Counts = append(l.Counts, t.count[i].Load())
+	}
+	return l
 }
 
 // read appends what was counted at all.

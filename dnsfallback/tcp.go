@@ -132,7 +132,7 @@ func (v *Server) converse(c *net.TCPConn, from netip.AddrPort) {
 	for {
 		n, err := c.Read(in[have:])
 		have += n
-		used, answered := 0, false
+		used, answered, began := 0, 0, time.Now()
 		for {
 			rest := in[used:have]
 			if len(rest) < 2 {
@@ -157,7 +157,7 @@ func (v *Server) converse(c *net.TCPConn, from netip.AddrPort) {
 				binary.BigEndian.PutUint16(out[at:], uint16(len(out)-at-2))
 			}
 			used += 2 + size
-			answered = true
+			answered++
 			if len(out) > dns.MaxMsgSize {
 				if out = v.say(c, out); out == nil {
 					return
@@ -170,13 +170,16 @@ func (v *Server) converse(c *net.TCPConn, from netip.AddrPort) {
 				return
 			}
 		}
+		if answered > 0 {
+			v.shared.tally.tcp.took(time.Since(began), answered)
+		}
 		if err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				v.shared.tally.timedOut.Add(1)
 			}
 			return
 		}
-		if answered { // the time is for a whole query, not for each of its octets
+		if answered > 0 { // the time is for a whole query, not for each of its octets
 			v.door.wait(c, time.Now().Add(v.settings.TCP.Idle))
 		}
 	}

@@ -99,7 +99,7 @@ func (w *worker) turn(write func(uintptr) bool) {
 		return
 	}
 	began := time.Now()
-	defer func() { w.server.shared.tally.took(time.Since(began), w.got) }()
+	defer func() { w.server.shared.tally.udp.took(time.Since(began), w.got) }()
 	w.respond(began)
 	for w.sent < w.ready {
 		if w.raw.Write(write) != nil {

@@ -92,6 +92,13 @@ func renderDNSStatus(s style, d *dns.Status) string {
 		line("table", "version %d of revision %d, at %s of the ledger, made %s", d.Version, d.Revision, d.Position, ago(d.Since))
 	}
 	line("ledger", "heard %s", ago(d.Heard))
+	for _, x := range d.Sites {
+		word := x.Word
+		if x.Why != "" {
+			word += ": " + x.Why
+		}
+		line("site", "%s %s", x.Site, word)
+	}
 	if d.Answering {
 		at := make([]string, len(d.Addresses))
 		for i, a := range d.Addresses {

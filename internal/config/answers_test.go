@@ -78,6 +78,13 @@ func play(t *testing.T, fleet Fleet, src string) string {
 			}
 		case w[0] == "state":
 			state = stateOf(t, strings.TrimPrefix(l, "state"))
+		case w[0] == "sites": // how each is, in one word
+			for i+1 < len(lines) && strings.HasPrefix(lines[i+1], "  ") {
+				i++
+			}
+			for _, x := range policy.Table(1, maps, state).SiteWords() {
+				out = append(out, "  "+x.Site+" "+x.Word)
+			}
 		case w[0] == "?":
 			for i+1 < len(lines) && strings.HasPrefix(lines[i+1], "  ") {
 				i++
@@ -113,11 +120,18 @@ func stateOf(t *testing.T, words string) dnsfallback.FleetState {
 		switch {
 		case len(w) == 0:
 		case len(w) == 4 && w[1] == "at":
-			s.Sites[w[2]] = dnsfallback.SiteState{Services: map[string]dnsfallback.ServiceState{w[0]: {V4: health[w[3]], V6: health[w[3]]}}}
+			x := s.Sites[w[2]]
+			if x.Services == nil {
+				x.Services = map[string]dnsfallback.ServiceState{}
+			}
+			x.Services[w[0]] = dnsfallback.ServiceState{V4: health[w[3]], V6: health[w[3]]}
+			s.Sites[w[2]] = x
 		case len(w) == 3 && w[1] == "forced" && strings.Contains(w[0], "/"):
 			s.Members[w[0]] = dnsfallback.Forced{To: health[w[2]]}
 		case len(w) == 3 && w[1] == "forced":
-			s.Sites[w[0]] = dnsfallback.SiteState{Forced: dnsfallback.Forced{To: health[w[2]]}}
+			x := s.Sites[w[0]]
+			x.Forced.To = health[w[2]]
+			s.Sites[w[0]] = x
 		case len(w) == 2 && w[1] == "holds":
 			s.Members["condition/"+w[0]] = dnsfallback.Forced{To: dnsfallback.Up}
 		default:

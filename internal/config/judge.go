@@ -165,6 +165,9 @@ func (j *judge) fleet() {
 	full := table.WithDefaults()
 	for i, s := range f.Services {
 		at := fmt.Sprintf("services[%d]", i)
+		if len(s.Prefixes) == 0 && !r.wrote(at+".prefixes") {
+			j.say(r, at+".prefixes", "is missing; name what it announces, or write [] for a service that is only judged: for conditions and site_health")
+		}
 		ps := probe.Service{
 			Name: cmp.Or(s.Name, "unnamed"), Checks: s.Checks, Up: s.Up,
 			Interval: s.Health.Interval, FastInterval: s.Health.FastInterval,

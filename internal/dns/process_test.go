@@ -311,7 +311,7 @@ func TestLife(t *testing.T) {
 	for _, want := range []string{
 		`steadycast_dns_answers_total{rcode="NOERROR",transport="udp",type="A",zone="example.com"} `,
 		`steadycast_dns_given_total{choice="www.example.com",member="fra",site="fra"} `,
-		`steadycast_dns_mode{mode="normal"} 1`, "steadycast_dns_stale 0", "steadycast_dns_self_test_successful 1", "steadycast_dns_udp_duration_seconds_count ",
+		`steadycast_dns_mode{mode="normal"} 1`, "steadycast_dns_stale 0", "steadycast_dns_self_test_successful 1", `steadycast_dns_duration_seconds_count{transport="udp"} `, `steadycast_dns_duration_seconds_count{transport="tcp"} `,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %s", want)

@@ -40,7 +40,9 @@ type Status struct {
 	Refused string   `json:"refused,omitempty"`
 	Wrong   string   `json:"wrong,omitempty"`
 	Zones   []string `json:"zones"`
-	Maps    []Map    `json:"maps"`
+	// Sites are how each site is by the table in use.
+	Sites []dnsfallback.SiteWord `json:"sites,omitempty"`
+	Maps  []Map                  `json:"maps"`
 	// Answers that were given, and what was dropped or limited, since Started.
 	Answers uint64 `json:"answers"`
 	Dropped uint64 `json:"dropped"`
@@ -107,6 +109,7 @@ func (d *daemon) status() Status {
 		return s
 	}
 	s.Answering, s.Addresses, s.Version, s.Zones = true, server.Addresses(), sheet.Table.Version(), sheet.Table.Zones()
+	s.Sites = sheet.Table.SiteWords()
 	c := server.Counters()
 	for _, a := range c.Answers {
 		s.Answers += a.Count

@@ -81,7 +81,8 @@ func (c *dnsCollector) Collect(out chan<- prometheus.Metric) {
 	for _, g := range d.Given {
 		s.put(dnsGiven, float64(g.Count), g.Choice, g.Member, g.Site)
 	}
-	s.latency(&n.UDP)
+	s.latency(&n.UDP, "udp")
+	s.latency(&n.TCP, "tcp")
 	s.put(dnsDropped, float64(n.Dropped))
 	s.put(dnsUnsent, float64(n.Unsent))
 	s.put(dnsLimited, float64(n.Limited), "dropped")
@@ -96,7 +97,7 @@ func (c *dnsCollector) Collect(out chan<- prometheus.Metric) {
 	s.put(dnsConnections, float64(n.TimedOut), "timed_out")
 }
 
-func (s *sender) latency(l *dnsfallback.Latency) {
+func (s *sender) latency(l *dnsfallback.Latency, transport string) {
 	buckets := make(map[float64]uint64, len(l.Bounds))
 	var n uint64
 	for i, c := range l.Counts {
@@ -104,7 +105,7 @@ func (s *sender) latency(l *dnsfallback.Latency) {
 			buckets[l.Bounds[i].Seconds()] = n
 		}
 	}
-	if x, err := prometheus.NewConstHistogram(dnsLatency.desc, n, l.Sum.Seconds(), buckets); err == nil {
+	if x, err := prometheus.NewConstHistogram(dnsLatency.desc, n, l.Sum.Seconds(), buckets, transport); err == nil {
 		s.out <- x
 	}
 }

@@ -188,8 +188,8 @@ var (
 		"Answers; zone is empty for what is in none.", "zone", "transport", "type", "rcode")
 	dnsGiven = defineDNS("given_total", counter,
 		"Answers that named a member of a choice.", "choice", "member", "site")
-	dnsLatency = defineDNS("udp_duration_seconds", histogram,
-		"From when a question was read to when the kernel had the answer, over UDP.")
+	dnsLatency = defineDNS("duration_seconds", histogram,
+		"From when a question was read to when the kernel had the answer.", "transport")
 	dnsDropped = defineDNS("dropped_total", counter,
 		"Packets that deserved no answer.")
 	dnsUnsent = defineDNS("unsent_total", counter,

@@ -32,10 +32,12 @@ const (
 
 // Event is one transition, with its reason. At is set by the shell.
 type Event struct {
-	ID      uint64       `json:"id,omitempty"`
-	At      time.Time    `json:"at,omitzero"`
-	Kind    EventKind    `json:"kind"`
-	Site    string       `json:"site,omitempty"`
+	ID   uint64    `json:"id,omitempty"`
+	At   time.Time `json:"at,omitzero"`
+	Kind EventKind `json:"kind"`
+	Site string    `json:"site,omitempty"`
+	// Node of a site of several, where it is about that one alone.
+	Node    string       `json:"node,omitempty"`
 	Service string       `json:"service,omitempty"`
 	Prefix  netip.Prefix `json:"prefix,omitzero"`
 	Peer    string       `json:"peer,omitempty"`

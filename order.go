@@ -42,11 +42,13 @@ func (k *OrderKind) UnmarshalText(b []byte) error {
 	return parseWord(b, k, "order", OrderNone, OrderWithdraw, OrderDrain, OrderAnnounce)
 }
 
-// Order is an operator's wish for one site, always with who and why. It stands
+// Order is an operator's wish for one site, or one node of it, always with who and why. It stands
 // beside the real state and never hides it.
 type Order struct {
 	Kind OrderKind `json:"kind"`
 	Site string    `json:"site"`
+	// Node of a site of several that it is about; empty means the site.
+	Node string `json:"node,omitempty"`
 	// Prefixes it is about; empty means every prefix of the site.
 	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
 	Actor    string         `json:"actor"`
@@ -55,6 +57,14 @@ type Order struct {
 	For time.Duration `json:"for_ns,omitempty"`
 	// Force passes floor and capacity; recorded with the order.
 	Force bool `json:"force,omitempty"`
+}
+
+// Target is what the order is about, as a person writes it: SITE, or SITE/NODE.
+func (o Order) Target() string {
+	if o.Node == "" {
+		return o.Site
+	}
+	return o.Site + "/" + o.Node
 }
 
 // Covers reports whether the order is about p.

@@ -77,6 +77,7 @@ func (a *applying) header() string {
 // pass lets ledger time pass: what ends by itself ends here, whatever the entry is.
 func (a *applying) pass() {
 	a.endOrders()
+	a.endNodeOrders()
 	a.clearBreakers()
 	a.lapseTries()
 }
@@ -191,6 +192,10 @@ func (a *applying) known(site string, prefixes ...netip.Prefix) bool {
 
 // scope is known for a Scope.
 func (a *applying) scope(s Scope) bool {
+	if s.Node != "" && (s.Site == "" || a.e.Kind != KindOrderClear) {
+		a.refuse(wellFormed, fmt.Sprintf("%s is one node; only withdraw, drain, announce and undrain are about one", s.Target()), "")
+		return false
+	}
 	if s.Prefix.IsValid() {
 		return a.known(s.Site, s.Prefix)
 	}

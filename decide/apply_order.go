@@ -32,9 +32,12 @@ func (a *applying) order(o steadycast.Order) string {
 			units = append(units, u)
 		}
 	}
-	if o.Kind == steadycast.OrderAnnounce {
+	switch {
+	case o.Node != "":
+		a.orderNode(o, units)
+	case o.Kind == steadycast.OrderAnnounce:
 		a.orderAnnounce(o, units)
-	} else {
+	default:
 		a.orderOut(o, units)
 	}
 	return ""
@@ -87,22 +90,27 @@ func (a *applying) orderAnnounce(o steadycast.Order, units []*unitState) {
 		switch {
 		case o.Force:
 			to = "announce"
-			// No site asked, so the id that its beats must prove is made here:
-			// incarnation 0, which no agent has.
-			id := steadycast.RequestID{Seq: a.Fence.Index}
-			p := steadycast.Permit{Unit: u.Unit, ID: id, Action: steadycast.Return, Fence: a.Fence}
-			u.Permit, r.Permit = p, &p
-			u.Depreferred, u.Guard = false, ""
-			if u.Phase != steadycast.In {
-				u.move(a.state, steadycast.Returning)
-				u.Return = id
-			}
+			p := a.bringIn(u)
+			r.Permit = &p
 		case u.Phase != steadycast.In:
 			u.Pardon, u.Locked, u.Cycles = sparesAll, false, nil
 		}
 		a.reply.Rulings = append(a.reply.Rulings, r)
 		a.event(orderEvent(o, u, from, to, o.Reason))
 	}
+}
+
+// bringIn lets a unit return at once. No site asked, so the id that its beats must
+// prove is made here: incarnation 0, which no agent has.
+func (a *applying) bringIn(u *unitState) steadycast.Permit {
+	id := steadycast.RequestID{Seq: a.Fence.Index}
+	u.Permit = steadycast.Permit{Unit: u.Unit, ID: id, Action: steadycast.Return, Fence: a.Fence}
+	u.Depreferred, u.Guard = false, ""
+	if u.Phase != steadycast.In {
+		u.move(a.state, steadycast.Returning)
+		u.Return = id
+	}
+	return u.Permit
 }
 
 func orderEvent(o steadycast.Order, u *unitState, from, to, reason string) steadycast.Event {
@@ -127,14 +135,21 @@ func (a *applying) stand(o steadycast.Order) {
 // lift takes every order off the units of a scope (and, if given, only off
 // these prefixes), and returns what was lifted: a part of an order may stand on.
 func (a *applying) lift(s Scope, prefixes []netip.Prefix) (lifted []steadycast.Unit) {
-	var stay []StandingOrder
-	for _, o := range a.Orders {
+	a.Orders, lifted = a.without(a.Orders, func(_ *StandingOrder, u steadycast.Unit) bool {
+		return s.Covers(u) && (len(prefixes) == 0 || slices.Contains(prefixes, u.Prefix))
+	})
+	return lifted
+}
+
+// without are orders without those parts of them that cover what is taken off.
+func (s *state) without(orders []StandingOrder, off func(*StandingOrder, steadycast.Unit) bool) (stay []StandingOrder, lifted []steadycast.Unit) {
+	for _, o := range orders {
 		var left []netip.Prefix
 		hit := false
-		for i := range a.Units {
-			switch u := a.Units[i].Unit; {
+		for i := range s.Units {
+			switch u := s.Units[i].Unit; {
 			case !o.covers(u):
-			case s.Covers(u) && (len(prefixes) == 0 || slices.Contains(prefixes, u.Prefix)):
+			case off(&o, u):
 				hit, lifted = true, append(lifted, u)
 			default:
 				left = append(left, u.Prefix)
@@ -147,8 +162,7 @@ func (a *applying) lift(s Scope, prefixes []netip.Prefix) (lifted []steadycast.U
 			stay = append(stay, o)
 		}
 	}
-	a.Orders = stay
-	return lifted
+	return stay, lifted
 }
 
 func (o *StandingOrder) covers(u steadycast.Unit) bool {
@@ -183,6 +197,10 @@ func (a *applying) ended(u *unitState, k steadycast.OrderKind) {
 // orderClear ends orders before their time.
 func (a *applying) orderClear(s Scope) string {
 	if !a.scope(s) || !a.explained(a.e.Actor, a.e.Reason) {
+		return ""
+	}
+	if s.Node != "" {
+		a.clearNode(s)
 		return ""
 	}
 	was := a.Orders

@@ -66,7 +66,7 @@ func (a *applying) keepsFloors(t Table, fleet bool) bool {
 			return false
 		}
 	}
-	return true
+	return !fleet || a.keepsNodes(t)
 }
 
 // settle makes the lists fit the table.
@@ -108,6 +108,7 @@ func (a *applying) settle() {
 	a.Orders = keep(a.Orders, func(o StandingOrder) bool {
 		return slices.ContainsFunc(a.Units, func(u unitState) bool { return o.covers(u.Unit) })
 	})
+	a.settleNodeOrders()
 	a.settleGone()
 	a.settleMoves()
 	a.settlePlans()

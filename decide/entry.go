@@ -122,11 +122,13 @@ const (
 type Scope struct {
 	Site   string       `json:"site,omitempty"`
 	Prefix netip.Prefix `json:"prefix,omitzero"`
+	// Node of a site of several; only orders are about one.
+	Node string `json:"node,omitempty"`
 }
 
-// Covers reports whether u is within the scope.
+// Covers reports whether u is within the scope; no unit is within that of a node.
 func (s Scope) Covers(u steadycast.Unit) bool {
-	return (s.Site == "" || s.Site == u.Site) && (!s.Prefix.IsValid() || s.Prefix == u.Prefix)
+	return s.Node == "" && (s.Site == "" || s.Site == u.Site) && (!s.Prefix.IsValid() || s.Prefix == u.Prefix)
 }
 
 // Decide is a batch of requests, and what the proposer saw when it proposed:
@@ -148,6 +150,8 @@ type Decide struct {
 	// there; Heard are sites that speak again.
 	Silent []Silent `json:"silent,omitempty"`
 	Heard  []string `json:"heard,omitempty"`
+	// Nodes are which nodes of sites of several announce, in order of site.
+	Nodes []SeenNodes `json:"nodes,omitempty"`
 }
 
 // Seen is who announces one prefix, and who of them is healthy, by fresh evidence.

@@ -72,9 +72,11 @@ func (f *Fleet) View() View { return f.s.view() }
 // NextEnd is the earliest ledger time at which something ends by itself (an
 // order, a decision that waits), so that the proposer can tick just then. ok is false when nothing does.
 func (f *Fleet) NextEnd() (at Time, ok bool) {
-	for _, o := range f.s.Orders {
-		if o.Until != 0 && (!ok || o.Until < at) {
-			at, ok = o.Until, true
+	for _, orders := range [][]StandingOrder{f.s.Orders, f.s.NodeOrders} {
+		for _, o := range orders {
+			if o.Until != 0 && (!ok || o.Until < at) {
+				at, ok = o.Until, true
+			}
 		}
 	}
 	for _, d := range f.s.Decisions {

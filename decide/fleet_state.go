@@ -36,6 +36,8 @@ type state struct {
 	Charges  []charge         `json:"charges"`  // fleet budget, oldest first
 	Orders   []StandingOrder  `json:"orders"`   // oldest first; at most one covers a unit
 	Freezes  []StandingFreeze `json:"freezes"`  // oldest first
+	// NodeOrders stand over single nodes, oldest first; at most one covers a prefix of one.
+	NodeOrders []StandingOrder `json:"node_orders,omitempty"`
 
 	// Fleet is whose ledger it is, and Operators who may sign in it, by name; see
 	// [Charter]. Of those there are, one at least is an admin.
@@ -169,6 +171,7 @@ func (s *state) clone() state {
 	c.Prefixes = slices.Clone(s.Prefixes)
 	c.Charges = slices.Clone(s.Charges)
 	c.Orders = slices.Clone(s.Orders)
+	c.NodeOrders = slices.Clone(s.NodeOrders)
 	c.Freezes = slices.Clone(s.Freezes)
 	c.Operators = slices.Clone(s.Operators)
 	c.Decisions = slices.Clone(s.Decisions)

@@ -30,9 +30,9 @@ func (s Scope) String() string {
 	case s.Site == "":
 		return s.Prefix.String()
 	case !s.Prefix.IsValid():
-		return s.Site
+		return s.Target()
 	default:
-		return s.Site + " " + s.Prefix.String()
+		return s.Target() + " " + s.Prefix.String()
 	}
 }
 

@@ -5,7 +5,8 @@ import "github.com/steadycast/steadycast"
 // Guards says what every guard would answer now, for each unit: to its
 // withdrawal by automation while it is in, else to its return. The guards that
 // look at the request itself are left out. Permit in a ruling only says which of
-// the two is asked about. d is what the proposer sees.
+// the two is asked about. d is what the proposer sees. Of a site of several nodes it is
+// said besides how many of them may leave without the site.
 func (f *Fleet) Guards(d Decide) []Ruling {
 	s := f.s.clone()
 	a := applying{state: &s, e: &Entry{Kind: KindDecide, Decide: &d}}
@@ -27,6 +28,9 @@ func (f *Fleet) Guards(d Decide) []Ruling {
 			case wellFormed, seenGuard, evidenceGuard, requireGuard:
 				continue
 			}
+			ruling.Guards = append(ruling.Guards, g)
+		}
+		if g, ok := a.nodesNow(u); ok {
 			ruling.Guards = append(ruling.Guards, g)
 		}
 		out = append(out, ruling)

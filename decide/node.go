@@ -46,6 +46,7 @@ type KinUnit struct {
 	Prefix  netip.Prefix          `json:"prefix"`
 	Hello   *Hello                `json:"hello,omitempty"`
 	Asks    *steadycast.RequestID `json:"asks,omitempty"`
+	Ordered bool                  `json:"ordered,omitempty"` // a person wants it gone
 	Over    *steadycast.RequestID `json:"over,omitempty"`
 	Answers *steadycast.RequestID `json:"answers,omitempty"`
 	Word    *Word                 `json:"word,omitempty"` // to Answers
@@ -79,6 +80,7 @@ type home struct {
 	mine  int       // which of them this node is
 	least int       // how many must be well for the site to be
 	looks []glance  // beside nodes: this node's own look at each
+	away  []bool    // beside nodes: a person took it out, so it serves nobody
 }
 
 // glance is one look at a sibling.
@@ -99,10 +101,10 @@ func newHome(p Place, node string, old home) home {
 		h.nodes = append(h.nodes, vantage{name: n.Name, group: p.Name})
 	}
 	slices.SortFunc(h.nodes, func(a, b vantage) int { return cmp.Compare(a.name, b.name) })
-	h.looks = make([]glance, len(h.nodes))
+	h.looks, h.away = make([]glance, len(h.nodes)), make([]bool, len(h.nodes))
 	for i := range h.nodes {
 		if j := old.find(h.nodes[i].name); j >= 0 {
-			h.nodes[i], h.looks[i] = old.nodes[j], old.looks[j]
+			h.nodes[i], h.looks[i], h.away[i] = old.nodes[j], old.looks[j], old.away[j]
 		}
 	}
 	h.mine = h.find(node)
@@ -113,12 +115,18 @@ func (h *home) find(node string) int {
 	return slices.IndexFunc(h.nodes, func(v vantage) bool { return v.name == node })
 }
 
-// together is the round that the site makes of a round of this node.
+// together is the round that the site makes of a round of this node. Nodes that a
+// person took out serve nobody: min_nodes of the others must be well, or all of them
+// where there are fewer.
 func (h *home) together(o steadycast.Observation) steadycast.Observation {
-	up, down, class := 0, 0, steadycast.Hard
+	up, down, serve, class := 0, 0, 0, steadycast.Hard
 	var why []string
 	for i := range h.nodes {
 		v := &h.nodes[i]
+		if h.away[i] {
+			continue
+		}
+		serve++
 		switch r := v.last.Result; {
 		case !v.fresh:
 		case r.Outcome == steadycast.Up:
@@ -129,13 +137,15 @@ func (h *home) together(o steadycast.Observation) steadycast.Observation {
 		}
 	}
 	r := steadycast.Result{Took: o.Result.Took, Why: o.Result.Why}
-	switch {
-	case up >= h.least:
+	switch least := min(h.least, serve); {
+	case serve == 0:
+		r.Reason = "every node is taken out by order"
+	case up >= least:
 		r.Outcome = steadycast.Up
-	case len(h.nodes)-down < h.least:
+	case serve-down < least:
 		r.Outcome, r.Class, r.Reason = steadycast.Down, class, strings.Join(why, ", ")
 	default:
-		r.Reason = fmt.Sprintf("%d of %d nodes are well and %d fail; %d must be well", up, len(h.nodes), down, h.least)
+		r.Reason = fmt.Sprintf("%d of %d nodes are well and %d fail; %d must be well", up, serve, down, least)
 	}
 	o.Result = r
 	return o
@@ -259,16 +269,16 @@ func (s *Site) told(now Now, in Told) bool {
 		if k.Hello != nil {
 			h := *k.Hello
 			h.Node, h.From = in.Node, in.From
-			s.kinDo(u, u.kin.Step(now, h))
+			s.kinDo(now, u, u.kin.Step(now, h))
 		}
 		if k.Over != nil {
-			s.kinDo(u, u.kin.Step(now, PromiseOver{Node: in.Node, ID: *k.Over}))
+			s.kinDo(now, u, u.kin.Step(now, PromiseOver{Node: in.Node, ID: *k.Over}))
 		}
 		if k.Asks != nil {
-			s.kinDo(u, u.kin.Step(now, PromiseAsked{Node: in.Node, ID: *k.Asks}))
+			s.kinDo(now, u, u.kin.Step(now, PromiseAsked{Node: in.Node, ID: *k.Asks, Ordered: k.Ordered}))
 		}
 		if k.Answers != nil && k.Word != nil {
-			s.kinDo(u, u.kin.Step(now, PromiseAnswered{Node: in.Node, ID: *k.Answers, Word: *k.Word}))
+			s.kinDo(now, u, u.kin.Step(now, PromiseAnswered{Node: in.Node, ID: *k.Answers, Word: *k.Word}))
 		}
 	}
 	return true
@@ -302,7 +312,7 @@ func (s *Site) glanced(now Now, in Observed, node string) bool {
 		case !s.well(u, func(sv *service) bool { return !is(steadycast.Down)(sv) }):
 			seen.Outcome = steadycast.Down
 		}
-		s.kinDo(u, u.kin.Step(now, seen))
+		s.kinDo(now, u, u.kin.Step(now, seen))
 	}
 	return true
 }
@@ -332,13 +342,18 @@ func (s *Site) node(now Now, u *unit, wake *deadline) {
 	switch v, mode := &u.view, s.nodeMode(u); {
 	case v.Order != steadycast.OrderNone:
 		self.Held = "order " + v.Order.String() + " stands"
+	case u.mine.Kind == steadycast.OrderAnnounce:
+		self.Held = "order announce stands over it"
 	case v.Frozen != "":
 		self.Held = "frozen: " + v.Frozen
 	case mode != ModeAuto:
 		self.Held = "mode " + mode
 	}
+	if u.goes && u.announced {
+		self.Goes, self.Forced = u.mine.Kind.String()+" by order of "+u.mine.Actor, u.mine.Force
+	}
 	was := u.aside
-	s.kinDo(u, u.kin.Step(now, self))
+	s.kinDo(now, u, u.kin.Step(now, self))
 	if was != "" && u.aside == "" {
 		s.place(now, u)
 	}
@@ -362,7 +377,7 @@ func (s *Site) room(now Now, u *unit) bool {
 }
 
 // kinDo carries out what the promises come to.
-func (s *Site) kinDo(u *unit, effects []Effect) {
+func (s *Site) kinDo(now Now, u *unit, effects []Effect) {
 	tell := func(to string, k KinUnit) {
 		k.Prefix = u.id.Prefix
 		s.out = append(s.out, Tell{To: to, Kin: Kin{Units: []KinUnit{k}}})
@@ -370,7 +385,7 @@ func (s *Site) kinDo(u *unit, effects []Effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
 		case AskPromise:
-			tell(e.To, KinUnit{Asks: &e.ID})
+			tell(e.To, KinUnit{Asks: &e.ID, Ordered: e.Ordered})
 		case AnswerPromise:
 			tell(e.To, KinUnit{Answers: &e.ID, Word: &e.Word})
 		case PromiseDone:
@@ -379,6 +394,11 @@ func (s *Site) kinDo(u *unit, effects []Effect) {
 			for _, i := range u.services {
 				s.out = append(s.out, Look{Service: s.services[i].conf.Name, Node: e.Node})
 			}
+		case GoNode:
+			s.went(now, u, e.Reason)
+			tell("", KinUnit{Hello: s.hello(u)})
+		case KeepNode:
+			s.kept(u)
 		case LeaveNode:
 			u.aside = "this node alone: " + e.Reason
 			s.takeOut(u, u.aside)
@@ -466,7 +486,8 @@ func (s *Site) followOut(now Now, u *unit) {
 
 // fits: this node may announce, as far as its own instance goes.
 func (s *Site) fits(u *unit) bool {
-	return !s.several() || u.aside == "" && s.well(u, (*service).steady)
+	return !s.several() || u.mine.Kind == steadycast.OrderAnnounce ||
+		u.aside == "" && !u.sentOut() && s.well(u, (*service).steady)
 }
 
 // siblingOf is the node in the subject of a look at a sibling.
@@ -484,6 +505,8 @@ type NodeStatus struct {
 	// Alone: it took its own route away by itself, that long ago, and is not back.
 	Alone   bool          `json:"alone,omitempty"`
 	LeftAgo time.Duration `json:"left_ago_ns,omitempty"`
+	// Order stands over this node alone.
+	Order steadycast.OrderKind `json:"order,omitempty"`
 	// Asks: it asks its siblings to stay, so that it may leave.
 	Asks bool `json:"asks,omitempty"`
 	// Bound is how long this node will not leave by itself, as it promised.
@@ -501,7 +524,7 @@ func (s *Site) explainNodes(u *unit) []NodeStatus {
 	}
 	here := NodeStatus{
 		Node: s.me, Here: true, Heard: true, Announcing: u.announced && u.onWire, Alone: k.left,
-		Asks: k.request != nil, Bound: max(k.bound-s.now, 0), Outcome: k.own.Outcome, Reason: k.own.Reason,
+		Order: u.mine.Kind, Asks: k.request != nil, Bound: max(k.bound-s.now, 0), Outcome: k.own.Outcome, Reason: k.own.Reason,
 	}
 	if k.left {
 		here.LeftAgo = s.now - k.leftAt
@@ -515,7 +538,7 @@ func (s *Site) explainNodes(u *unit) []NodeStatus {
 }
 
 func (s *Site) explainSibling(u *unit, p *sibling) NodeStatus {
-	st := NodeStatus{Node: p.name, Heard: p.heard && s.now-p.hello.From <= helloFor}
+	st := NodeStatus{Node: p.name, Order: s.nodeOrder(p.name, u.id).Kind, Heard: p.heard && s.now-p.hello.From <= helloFor}
 	if !st.Heard {
 		return st
 	}

@@ -239,16 +239,21 @@ func (c *camp) look(n, of *tent) {
 	}, From: c.now - n.began})
 }
 
-// served: enough nodes of the site are well.
+// served: enough nodes of the site are well, of those that no order takes out.
 func (c *camp) served(site string) bool {
-	well, place := 0, Place{}
+	well, serve := 0, 0
 	for _, n := range c.at {
-		if n.site == site && n.well {
+		o := c.fleet.s.nodeOrderOver(n.node, steadycast.Unit{Site: n.site, Prefix: pipePrefix})
+		if n.site != site || o != nil && outBy(o.Order.Kind) {
+			continue
+		}
+		serve++
+		if n.well {
 			well++
 		}
 	}
-	place, _ = c.table.Place(site)
-	return well >= place.leastNodes()
+	place, _ := c.table.Place(site)
+	return well >= min(place.leastNodes(), max(serve, 1))
 }
 
 // siteAnnounces: one of its nodes does.
@@ -415,6 +420,7 @@ func TestNodesText(t *testing.T) {
 }
 
 // command: DURATION | dead|well|restart NODE… | cut|mend NODE NODE | ledger off|on | show
+// | order withdraw|drain|announce NODE [force] [for DURATION] | clear NODE
 func (c *camp) command(w []string, out *strings.Builder) {
 	if d, err := time.ParseDuration(w[0]); err == nil {
 		c.run(d)
@@ -434,9 +440,16 @@ func (c *camp) command(w []string, out *strings.Builder) {
 		a.cut[w[2]], b.cut[w[1]] = w[0] == "cut", w[0] == "cut"
 	case "ledger":
 		c.ledger(w[1] == "on")
+	case "order", "clear":
+		c.orders(w, out)
 	case "show":
 		for _, n := range c.at[:c.nodes] {
-			fmt.Fprintf(out, "    %s announces=%v\n", n.name(), n.announces())
+			r, ok := n.set.Find(pipePrefix)
+			text := fmt.Sprint(ok)
+			if ok && r.Stance != steadycast.Normal {
+				text = r.Stance.String()
+			}
+			fmt.Fprintf(out, "    %s announces=%s\n", n.name(), text)
 		}
 		fmt.Fprintf(out, "    the ledger counts ams %s\n", c.fleet.s.unit("ams", pipePrefix).Phase)
 	default:

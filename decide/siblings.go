@@ -72,11 +72,13 @@ type sibling struct {
 
 // leaveRequest is this node's open one.
 type leaveRequest struct {
-	id    steadycast.RequestID
-	first Now
-	next  Now
-	words []Word // beside peers
-	said  []bool
+	id steadycast.RequestID
+	// ordered by a person: nobody has to see it fail, and no number of nodes damps it.
+	ordered bool
+	first   Now
+	next    Now
+	words   []Word // beside peers
+	said    []bool
 }
 
 // The times of siblings.
@@ -156,7 +158,7 @@ func (s *Siblings) Wake() (Now, bool) {
 	var d deadline
 	if r := s.request; r != nil {
 		d.by(min(r.next, r.first+requestFor))
-	} else if s.own.Announcing && s.own.Outcome == steadycast.Down {
+	} else if s.own.Goes != "" || s.own.Announcing && s.own.Outcome == steadycast.Down {
 		d.by(s.now + time.Second) // silence counts, and so does the end of every wait
 	}
 	return d.at, d.ok
@@ -220,7 +222,7 @@ func (s *Siblings) asked(in PromiseAsked) {
 	}
 	w := Word{Agrees: p.seen && s.now-p.look.From <= helloFor && p.look.Outcome == steadycast.Down}
 	switch n := s.leaving(in.Node); {
-	case n >= s.o.Most:
+	case n >= s.o.Most && !in.Ordered:
 		w.Objects = fmt.Sprintf("%d of %d nodes left within %s, or are about to; at most %d", n, len(s.peers)+1, leaveWindow, s.o.Most)
 	case s.request != nil && s.o.Node < in.Node:
 		w.Objects = "it wants to leave itself, and its name comes first"
@@ -234,10 +236,10 @@ func (s *Siblings) asked(in PromiseAsked) {
 		w.Stays = true
 	}
 	p.asked = in.ID
-	if w.Objects == "" {
+	if w.Objects == "" && !in.Ordered {
 		p.promised, p.promise = true, s.now
 	}
-	if !w.Agrees {
+	if !w.Agrees && !in.Ordered {
 		s.out = append(s.out, LookAt{Node: in.Node})
 	}
 	if w.Stays {
@@ -268,7 +270,20 @@ func (s *Siblings) answered(in PromiseAnswered) {
 
 // decide does what follows from what is known; doing it twice changes nothing.
 func (s *Siblings) decide() {
+	if r := s.request; r != nil && r.ordered != (s.own.Goes != "") {
+		s.drop() // it asked for another reason
+	}
 	switch {
+	case s.own.Goes != "" && s.own.Forced:
+		s.gone("forced")
+	case s.own.Goes != "" && s.stay() < s.o.MinNodes:
+		s.drop()
+		s.out = append(s.out, KeepNode{})
+		if s.now >= s.start+helloFor { // else it has not heard the others yet
+			s.say(fmt.Sprintf("stays although a person wants it out: %d siblings announce, and %d must; --force takes it out whoever stays", s.stay(), s.o.MinNodes))
+		}
+	case s.own.Goes != "":
+		s.ask()
 	case s.left && !s.own.Announcing && s.own.Outcome == steadycast.Up:
 		s.left = false
 		s.out = append(s.out, ReturnNode{Reason: "its own instance is well again"})
@@ -291,6 +306,14 @@ func (s *Siblings) decide() {
 			s.told = text
 			s.out = append(s.out, SiteMustLeave{Reason: text})
 		}
+	default:
+		s.ask()
+	}
+}
+
+// ask presses the open request, or makes one as soon as nothing binds this node.
+func (s *Siblings) ask() {
+	switch {
 	case s.request != nil:
 		s.press()
 	case s.now < s.start+promiseFor:
@@ -299,11 +322,18 @@ func (s *Siblings) decide() {
 	default:
 		s.seq++
 		s.request = &leaveRequest{
-			id: steadycast.RequestID{Incarnation: s.o.Incarnation, Seq: s.seq}, first: s.now, next: s.now,
+			id: steadycast.RequestID{Incarnation: s.o.Incarnation, Seq: s.seq}, ordered: s.own.Goes != "", first: s.now, next: s.now,
 			words: make([]Word, len(s.peers)), said: make([]bool, len(s.peers)),
 		}
 		s.press()
 	}
+}
+
+// gone takes it out by order.
+func (s *Siblings) gone(why string) {
+	s.drop()
+	s.told, s.own.Goes = "", ""
+	s.out = append(s.out, GoNode{Reason: why})
 }
 
 // stay counts the siblings that announce, by what was heard of them lately.
@@ -343,22 +373,25 @@ func (s *Siblings) press() {
 	over := s.now-r.first >= requestFor
 	n := s.leaving(s.o.Node)
 	switch {
-	case n >= s.o.Most:
+	case r.ordered && !over && open == 0 && stays >= s.o.MinNodes:
+		s.request = nil
+		s.gone(fmt.Sprintf("%d siblings promise to stay", stays))
+	case n >= s.o.Most && !r.ordered:
 		s.end(fmt.Sprintf("%d of %d nodes left within %s, or are about to; at most %d", n, len(s.peers)+1, leaveWindow, s.o.Most), requestFor)
-	case !over && open == 0 && stays >= s.o.MinNodes && agree > 0:
+	case !over && open == 0 && stays >= s.o.MinNodes && agree > 0 && !r.ordered:
 		s.request, s.left, s.ever, s.leftAt, s.told = nil, true, true, s.now, ""
 		s.out = append(s.out, LeaveNode{Reason: fmt.Sprintf("%s; %d siblings promise to stay, %d see it fail", s.own.Reason, stays, agree)})
 	case over && open > 0:
 		s.end(fmt.Sprintf("%d siblings do not answer", open), requestFor)
-	case over && agree == 0:
+	case over && agree == 0 && !r.ordered:
 		s.end("no sibling sees it fail: its own check is in doubt", requestFor)
 	case over:
 		s.end(cmp.Or(why, fmt.Sprintf("%d siblings promise to stay, and %d must", stays, s.o.MinNodes)), requestFor)
 	case s.now >= r.next:
 		r.next = s.now + askEvery
 		for i := range s.peers {
-			if !r.said[i] || !r.words[i].Stays || !r.words[i].Agrees { // what it lacks may have come meanwhile
-				s.out = append(s.out, AskPromise{To: s.peers[i].name, ID: r.id})
+			if !r.said[i] || !r.words[i].Stays || !r.words[i].Agrees && !r.ordered { // what it lacks may have come meanwhile
+				s.out = append(s.out, AskPromise{To: s.peers[i].name, ID: r.id, Ordered: r.ordered})
 			}
 		}
 	}
@@ -368,9 +401,14 @@ func (s *Siblings) press() {
 // to node so that they do not meet again.
 func (s *Siblings) end(why string, wait Now) {
 	i, _ := slices.BinarySearchFunc(s.peers, s.o.Node, func(p sibling, n string) int { return cmp.Compare(p.name, n) })
+	but := "its instance is dead"
+	if s.request.ordered {
+		but = "a person wants it out"
+		s.out = append(s.out, KeepNode{})
+	}
 	s.drop()
 	s.retryAt = s.now + wait + Now(i)*time.Second
-	s.say("stays although its instance is dead: " + why)
+	s.say("stays although " + but + ": " + why)
 }
 
 // drop ends an open request, if there is one, and tells the others that nobody

@@ -31,6 +31,10 @@ type SelfSeen struct {
 	Reason  string
 	// Held says why automation may not take it out alone, whatever is so; empty if it may.
 	Held string
+	// Goes says why a person wants its routes out now, empty while nobody does; Forced:
+	// whoever stays.
+	Goes   string
+	Forced bool
 	// Room: it could carry its share of what one more sibling leaves.
 	Room bool
 }
@@ -55,10 +59,12 @@ type SiblingSeen struct {
 	From    Now
 }
 
-// PromiseAsked is a sibling that wants to leave, and asks who stays.
+// PromiseAsked is a sibling that wants to leave, and asks who stays. Ordered: a
+// person wants it, so nobody has to see it fail.
 type PromiseAsked struct {
-	Node string
-	ID   steadycast.RequestID
+	Node    string
+	ID      steadycast.RequestID
+	Ordered bool
 }
 
 // PromiseAnswered is a sibling's answer to this node's request.
@@ -96,8 +102,9 @@ func (PromiseAnswered) input() {}
 
 // AskPromise asks a sibling whether it stays.
 type AskPromise struct {
-	To string
-	ID steadycast.RequestID
+	To      string
+	ID      steadycast.RequestID
+	Ordered bool
 }
 
 // AnswerPromise answers one.
@@ -120,6 +127,12 @@ type LookAt struct{ Node string }
 // LeaveNode takes this node's own routes of the prefix away; its siblings stay.
 type LeaveNode struct{ Reason string }
 
+// GoNode takes them away by a person's order, or begins to.
+type GoNode struct{ Reason string }
+
+// KeepNode: they stay for now, although a person wants them out; it is asked again.
+type KeepNode struct{}
+
 // ReturnNode announces them again.
 type ReturnNode struct{ Reason string }
 
@@ -132,5 +145,7 @@ func (LookAt) effect()        {}
 func (AskPromise) effect()    {}
 func (AnswerPromise) effect() {}
 func (LeaveNode) effect()     {}
+func (GoNode) effect()        {}
+func (KeepNode) effect()      {}
 func (ReturnNode) effect()    {}
 func (SiteMustLeave) effect() {}

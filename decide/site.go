@@ -166,6 +166,7 @@ func (s *Site) Step(now Now, in Input) []Effect {
 		dirty = s.told(now, in) || dirty
 	case Local:
 		s.local = in.Order
+		s.ordered()
 		for i := range s.units {
 			s.overrule(&s.units[i])
 		}

@@ -75,7 +75,7 @@ func (s *Site) residual(now Now) string {
 
 // drainText says whose order it is, or was.
 func (s *Site) drainText(u *unit, done string) string {
-	if u.view.Order == 0 {
+	if u.view.Order == 0 && u.mine.Kind == 0 {
 		return done + "; the order has ended, and it returns when this is done"
 	}
 	return s.orderText(u, done)

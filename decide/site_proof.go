@@ -37,7 +37,7 @@ func (s *Site) prove(now Now, a steadycast.Actual) {
 	}
 	for i := range s.units {
 		u := &s.units[i]
-		if anew && u.announced && !u.onWire && u.view.Order == steadycast.OrderNone && !s.well(u, (*service).up) {
+		if anew && u.announced && !u.onWire && u.view.Order == steadycast.OrderNone && u.mine.Kind != steadycast.OrderAnnounce && !s.well(u, (*service).up) {
 			s.takeOut(u, "the speaker started anew and the local check does not pass")
 		}
 	}

@@ -93,7 +93,7 @@ func (s *Site) byHand(now Now) {
 // wakes names the instants at which the unit changes by itself.
 func (u *unit) wakes(s *Site, now Now, wake *deadline) {
 	switch {
-	case u.draining:
+	case u.draining && !u.goes:
 		wake.by(u.leaveAt)
 	case u.emptying && now < u.namesUntil:
 		wake.by(u.namesUntil)
@@ -257,6 +257,7 @@ func (s *Site) commit(now Now, v View) {
 	s.recount(&v)
 	s.view, s.committed = v, true
 	s.ramps()
+	s.ordered()
 	for i := range s.units {
 		s.see(&s.units[i])
 		s.names(now, &s.units[i])

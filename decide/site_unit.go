@@ -36,6 +36,9 @@ type unit struct {
 	aside     string    // it left alone: why; empty while it has not
 	anotherAt Now       // since when the ledger counts it Out by another node's permit
 
+	mine steadycast.Order // over this node alone; of kind none where there is none
+	goes bool             // by that it is to leave now, as its siblings let it
+
 	warm Now // depreferred until then, after a cold resume
 
 	retryAt Now // no new request for retryOf before
@@ -130,7 +133,9 @@ func (s *Site) anyIn(sv *service) bool {
 // was carried out, and what is not begins only where the phase allows it.
 func (s *Site) place(now Now, u *unit) {
 	v := &u.view
-	if v.Order == steadycast.OrderAnnounce || v.Order == steadycast.OrderNone && v.Phase != steadycast.Out {
+	u.goes = false
+	sentOut := u.sentOut() && !outBy(v.Order) && v.Phase != steadycast.Out
+	if !sentOut && (v.Order == steadycast.OrderAnnounce || v.Order == steadycast.OrderNone && v.Phase != steadycast.Out) {
 		u.draining, u.emptying = false, false
 	}
 	if u.depref != "" && s.wantIn(u) {
@@ -140,8 +145,15 @@ func (s *Site) place(now Now, u *unit) {
 	switch {
 	case v.Order == steadycast.OrderWithdraw:
 		s.takeOut(u, s.orderText(u, "withdrawn"))
-	case v.Order == steadycast.OrderDrain, v.Order == steadycast.OrderNone && u.emptying && u.announced:
+	case v.Order == steadycast.OrderDrain, v.Order == steadycast.OrderNone && u.emptying && u.announced && !sentOut:
 		s.drain(now, u)
+	case sentOut:
+		s.goOut(now, u)
+	case v.Phase == steadycast.Out && u.mine.Kind == steadycast.OrderDrain && u.announced && !u.undone():
+		s.drain(now, u) // the last of its site's nodes
+	case v.Phase != steadycast.Out && u.kin != nil && u.mine.Kind == steadycast.OrderAnnounce:
+		u.aside = ""
+		s.putIn(u, mineText(u, "announced"))
 	case v.Order == steadycast.OrderAnnounce:
 		u.aside = ""
 		s.putIn(u, s.orderText(u, "announced"))
@@ -295,7 +307,7 @@ func (u *unit) stance(now Now) steadycast.Stance {
 	switch {
 	case u.draining:
 		return steadycast.Draining
-	case u.view.Order == steadycast.OrderAnnounce:
+	case u.view.Order == steadycast.OrderAnnounce, u.kin != nil && u.mine.Kind == steadycast.OrderAnnounce:
 		return steadycast.Normal
 	case u.depref != "" || u.alone || u.lags || u.view.Backup || now < u.warm:
 		return steadycast.Depreferred
@@ -327,6 +339,9 @@ func (s *Site) localCause(u *unit) string {
 func (s *Site) orderText(u *unit, done string) string {
 	if o := s.local; o != nil && o.Covers(u.id.Prefix) {
 		return fmt.Sprintf("%s by order of %s at this node, without the ledger: %s", done, o.Actor, o.Reason)
+	}
+	if u.view.Order == steadycast.OrderNone && u.mine.Kind != steadycast.OrderNone {
+		return mineText(u, done)
 	}
 	for _, o := range s.view.Orders {
 		if o.Order.Kind == u.view.Order && o.Order.Site == s.name && o.Order.Covers(u.id.Prefix) {

@@ -99,6 +99,9 @@ func (s *state) sound() error {
 	if err := s.soundMoves(); err != nil {
 		return err
 	}
+	if err := s.soundNodeOrders(); err != nil {
+		return err
+	}
 	if err := s.soundGone(); err != nil {
 		return err
 	}

@@ -68,8 +68,9 @@ func (a *applying) beginTrial(was *state, within time.Duration) {
 			back.Units = slices.Insert(back.Units, i, u)
 		}
 	}
-	for _, o := range was.Orders {
-		if !slices.ContainsFunc(a.Orders, func(x StandingOrder) bool { return x.Fence == o.Fence }) {
+	stands := slices.Concat(a.Orders, a.NodeOrders)
+	for _, o := range slices.Concat(was.Orders, was.NodeOrders) {
+		if !slices.ContainsFunc(stands, func(x StandingOrder) bool { return x.Fence == o.Fence }) {
 			back.Orders = grow(back.Orders, o)
 		}
 	}
@@ -186,9 +187,14 @@ func (a *applying) recall(back *Comeback, was *state) {
 	}
 	for _, o := range back.Orders {
 		if o.Order.Prefixes = a.unordered(o); (o.Until == 0 || o.Until > a.LT) && len(o.Order.Prefixes) > 0 && covers(a.Units, o) {
-			a.Orders = grow(a.Orders, o)
+			if o.Order.Node == "" {
+				a.Orders = grow(a.Orders, o)
+			} else {
+				a.NodeOrders = grow(a.NodeOrders, o)
+			}
 		}
 	}
+	a.settleNodeOrders()
 	for _, f := range back.Freezes {
 		if !slices.ContainsFunc(a.Freezes, func(x StandingFreeze) bool { return x.Scope == f.Scope && !x.Breaker }) {
 			a.Freezes = grow(a.Freezes, f)
@@ -199,7 +205,7 @@ func (a *applying) recall(back *Comeback, was *state) {
 // unordered are the prefixes of an order that comes back over which no newer one stands.
 func (a *applying) unordered(o StandingOrder) (out []netip.Prefix) {
 	for i := range a.Units {
-		if u := a.Units[i].Unit; o.covers(u) && a.orderOver(u) == nil {
+		if u := a.Units[i].Unit; o.covers(u) && (o.Order.Node == "" && a.orderOver(u) == nil || o.Order.Node != "" && a.nodeOrderOver(o.Order.Node, u) == nil) {
 			out = append(out, u.Prefix)
 		}
 	}

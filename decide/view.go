@@ -18,7 +18,9 @@ type View struct {
 	// Verdicts in order of site, then service.
 	Verdicts []steadycast.Verdict `json:"verdicts"`
 	Orders   []StandingOrder      `json:"orders,omitempty"`
-	Freezes  []StandingFreeze     `json:"freezes,omitempty"`
+	// NodeOrders stand over single nodes of sites of several.
+	NodeOrders []StandingOrder  `json:"node_orders,omitempty"`
+	Freezes    []StandingFreeze `json:"freezes,omitempty"`
 	// Prefixes in order, with the numbers of their guards.
 	Prefixes []PrefixView `json:"prefixes"`
 	// Staged waits to be activated; Acks are what nodes say of it, in order,
@@ -149,12 +151,7 @@ func (s *state) view() View {
 	for _, x := range s.Verdicts {
 		v.Verdicts = append(v.Verdicts, x.Verdict)
 	}
-	for _, o := range s.Orders {
-		if o.Until != 0 {
-			o.LeftMS = int64(o.Until - s.LT)
-		}
-		v.Orders = append(v.Orders, o)
-	}
+	v.Orders, v.NodeOrders = s.left(s.Orders), s.left(s.NodeOrders)
 	v.Freezes = append(v.Freezes, s.Freezes...)
 	v.Acks = s.Acks
 	if s.Staged != nil {
@@ -194,6 +191,17 @@ func (s *state) view() View {
 		})
 	}
 	return v
+}
+
+// left are orders with what is left of them; nil if there are none.
+func (s *state) left(orders []StandingOrder) (out []StandingOrder) {
+	for _, o := range orders {
+		if o.Until != 0 {
+			o.LeftMS = int64(o.Until - s.LT)
+		}
+		out = append(out, o)
+	}
+	return out
 }
 
 func (s *state) unitView(u *unitState) UnitView {

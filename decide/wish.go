@@ -116,7 +116,7 @@ func (w Wish) String() string {
 	text := strings.ReplaceAll(string(w.Kind), "_", " ")
 	switch {
 	case w.Order != nil:
-		text = w.Order.Kind.String() + " " + w.Order.Site
+		text = w.Order.Kind.String() + " " + w.Order.Target()
 	case w.Scope != nil:
 		text += w.Scope.args()
 	case w.Names != nil:

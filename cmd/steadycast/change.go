@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,6 +136,7 @@ type change struct {
 	verb string // as typed
 	path string
 	site string
+	node string // of a site of several, where it is about that one alone
 	body func(dryRun, force bool) any
 	// wish is the same as a person signs it; without body, there is only this.
 	wish func(force bool) decide.Wish
@@ -147,6 +149,9 @@ type change struct {
 	// pins: --force is no guard's override here, it makes the change lasting.
 	pins bool
 }
+
+// target is what it is about, as typed: SITE, or SITE/NODE.
+func (ch *change) target() string { return decide.Scope{Site: ch.site, Node: ch.node}.Target() }
 
 // perform walks one change: a rehearsal where a person must be asked or a guard
 // is overridden, the question, the entry, and the wait.
@@ -187,7 +192,7 @@ func (c *cli) perform(ctx context.Context, f *changeFlags, ch change) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(c.out, "%s: entered as %s\n", strings.TrimSpace(ch.verb+" "+ch.site), got.Reply.Fence)
+		fmt.Fprintf(c.out, "%s: entered as %s\n", strings.TrimSpace(ch.verb+" "+ch.target()), got.Reply.Fence)
 		c.follows(got.Follows)
 	}
 	if f.wait > 0 && ch.done != nil {
@@ -276,10 +281,14 @@ func (c *cli) ask(ctx context.Context, client *api.Client, person io.Writer, f *
 	}
 	want := "y"
 	if f.force && ch.site != "" {
-		want = ch.site
-		fmt.Fprintf(person, "type the site's name, %s, to go on: ", want)
+		want = ch.target()
+		what := "site"
+		if ch.node != "" {
+			what = "node"
+		}
+		fmt.Fprintf(person, "type the %s's name, %s, to go on: ", what, want)
 	} else {
-		fmt.Fprintf(person, "%s: go on? [y/N] ", strings.TrimSpace(ch.verb+" "+ch.site))
+		fmt.Fprintf(person, "%s: go on? [y/N] ", strings.TrimSpace(ch.verb+" "+ch.target()))
 	}
 	line, _ := bufio.NewReader(io.LimitReader(c.in, 256)).ReadString('\n')
 	got := strings.TrimSpace(line)
@@ -301,7 +310,7 @@ func (c *cli) waitProven(ctx context.Context, client *api.Client, limit time.Dur
 	told := ""
 	for {
 		var got api.Units
-		err := client.Get(wait, "units", query("site", ch.site), &got)
+		err := client.Get(wait, "units", query("site", ch.site, "node", ch.node), &got)
 		var e *api.Error
 		switch {
 		case errors.As(err, &e):
@@ -379,40 +388,41 @@ func unheard(got *api.Units, ch *change, fence steadycast.Fence) *api.Cut {
 func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cobra.Command {
 	f := &changeFlags{}
 	cmd := &cobra.Command{
-		Use: kind.String() + " SITE [PREFIX…]", Short: short, Long: long, GroupID: groupChange, Args: cobra.MinimumNArgs(1),
+		Use: kind.String() + " SITE[/NODE] [PREFIX…]", Short: short, Long: long, GroupID: groupChange, Args: cobra.MinimumNArgs(1),
 		Example: fmt.Sprintf("  steadycast %s fra --reason \"rack swap, CHG-4411\" --for 2h --wait", kind),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prefixes, err := f.check(args)
+			site, node, wrong := targetOf(args[0])
 			if err == nil {
-				err = f.ends(time.Now())
+				err = cmp.Or(wrong, f.ends(time.Now()))
 			}
 			if err == nil {
-				prefixes, err = c.ofService(cmd.Context(), f, args[0], prefixes)
+				prefixes, err = c.ofService(cmd.Context(), f, site, prefixes)
 			}
 			if err != nil {
 				return err
 			}
 			if f.local {
-				return c.breakGlass(cmd.Context(), f, kind, args[0], prefixes)
+				return c.breakGlass(cmd.Context(), f, kind, site, node, prefixes)
 			}
 			lasting := ""
 			if f.lasting > 0 {
 				lasting = f.lasting.String()
 			}
 			return c.perform(cmd.Context(), f, change{
-				verb: kind.String(), path: "orders", site: args[0], prefixes: prefixes, pins: kind == steadycast.OrderAnnounce,
+				verb: kind.String(), path: "orders", site: site, node: node, prefixes: prefixes, pins: kind == steadycast.OrderAnnounce,
 				wish: func(force bool) decide.Wish {
-					return decide.Wish{Kind: decide.KindOrder, Order: &steadycast.Order{Kind: kind, Site: args[0], Prefixes: prefixes, For: f.lasting, Force: force}}
+					return decide.Wish{Kind: decide.KindOrder, Order: &steadycast.Order{Kind: kind, Site: site, Node: node, Prefixes: prefixes, For: f.lasting, Force: force}}
 				},
 				body: func(dryRun, force bool) any {
-					return api.OrderRequest{Kind: kind, Site: args[0], Prefixes: prefixes, Reason: f.reason, For: lasting, Force: force, DryRun: dryRun}
+					return api.OrderRequest{Kind: kind, Site: site, Node: node, Prefixes: prefixes, Reason: f.reason, For: lasting, Force: force, DryRun: dryRun}
 				},
 				done: func(u *api.Unit) bool {
 					return u.Wanted == (kind == steadycast.OrderAnnounce)
 				},
 			})
 		},
-		ValidArgsFunction: c.completeSites,
+		ValidArgsFunction: c.completeTargets,
 	}
 	lasting, force := "end by itself after this long, for example 2h; default: until undrain", "pass the guards that a person may override; they are named and recorded"
 	if kind == steadycast.OrderAnnounce {
@@ -425,7 +435,7 @@ func newOrderCommand(c *cli, kind steadycast.OrderKind, short, long string) *cob
 	f.waiting(fs)
 	fs.DurationVar(&f.lasting, "for", 0, lasting)
 	if kind != steadycast.OrderDrain {
-		fs.BoolVar(&f.local, "local", false, "this node's own site, while no ledger is heard: by whoever may write to the socket;\ntold to the ledger when it is back")
+		fs.BoolVar(&f.local, "local", false, "this node's own site, or of several nodes this node alone, while no ledger is heard:\nby whoever may write to the socket; told to the ledger when it is back")
 	}
 	fs.StringVar(&f.until, "until", "", "end by itself at this time, for example 18:30 or \"2026-05-04 06:00\"")
 	fs.StringVar(&f.service, "service", "", "of the prefixes of this service only")
@@ -442,6 +452,10 @@ func newScopeCommand(c *cli, verb, path string, kind decide.Kind, short string, 
 	if needSite {
 		use, args = verb+" SITE [PREFIX]", cobra.RangeArgs(1, 2)
 	}
+	complete, nodes := c.completeSites, kind == decide.KindOrderClear
+	if nodes {
+		use, complete = verb+" SITE[/NODE] [PREFIX]", c.completeTargets
+	}
 	cmd := &cobra.Command{
 		Use: use, Short: short, GroupID: groupChange, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -453,11 +467,17 @@ func newScopeCommand(c *cli, verb, path string, kind decide.Kind, short string, 
 			if len(prefixes) > 0 {
 				prefix = prefixes[0]
 			}
-			if f.local {
-				return c.breakGlass(cmd.Context(), f, steadycast.OrderNone, args[0], nil)
+			site, node, err := targetOf(arg(args, 0))
+			switch {
+			case err != nil:
+				return err
+			case node != "" && !nodes:
+				return usageError(fmt.Errorf("%s is about sites, and %s is one node. Next: the same with %s", verb, args[0], site))
+			case f.local:
+				return c.breakGlass(cmd.Context(), f, steadycast.OrderNone, site, node, nil)
 			}
 			if len(args) == 0 && f.site != "" {
-				args = []string{f.site}
+				site = f.site
 			} else if f.site != "" && f.site != args[0] {
 				return usageError(fmt.Errorf("%s is named, and --site %s: give one", args[0], f.site))
 			}
@@ -465,16 +485,16 @@ func newScopeCommand(c *cli, verb, path string, kind decide.Kind, short string, 
 				return usageError(fmt.Errorf("%s takes one prefix, or none for all", verb))
 			}
 			return c.perform(cmd.Context(), f, change{
-				verb: verb, path: path, site: arg(args, 0), prefixes: prefixes, done: done,
+				verb: verb, path: path, site: site, node: node, prefixes: prefixes, done: done,
 				wish: func(bool) decide.Wish {
-					return decide.Wish{Kind: kind, Scope: &decide.Scope{Site: arg(args, 0), Prefix: prefix}}
+					return decide.Wish{Kind: kind, Scope: &decide.Scope{Site: site, Prefix: prefix, Node: node}}
 				},
 				body: func(dryRun, _ bool) any {
-					return api.ScopeRequest{Site: arg(args, 0), Prefix: prefix, Reason: f.reason, DryRun: dryRun}
+					return api.ScopeRequest{Site: site, Node: node, Prefix: prefix, Reason: f.reason, DryRun: dryRun}
 				},
 			})
 		},
-		ValidArgsFunction: c.completeSites,
+		ValidArgsFunction: complete,
 	}
 	f.common(cmd.Flags())
 	if done != nil {
@@ -490,14 +510,23 @@ func newScopeCommand(c *cli, verb, path string, kind decide.Kind, short string, 
 	return cmd
 }
 
+// targetOf reads SITE or SITE/NODE.
+func targetOf(text string) (site, node string, err error) {
+	site, node, of := strings.Cut(text, "/")
+	if of && (site == "" || node == "" || strings.Contains(node, "/")) {
+		return "", "", usageError(fmt.Errorf("%q is neither a site nor one node of it; write SITE or SITE/NODE", text))
+	}
+	return site, node, nil
+}
+
 // changeCommands are all that enter something into the ledger.
 func changeCommands(c *cli) []*cobra.Command {
 	announced := func(u *api.Unit) bool { return u.Wanted }
 	return []*cobra.Command{
-		newOrderCommand(c, steadycast.OrderWithdraw, "Take a site's routes away now", "Take a site's routes away now, and keep them away until undrain or --for ends.\nThe other sites' floors and capacity are asked first."),
-		newOrderCommand(c, steadycast.OrderDrain, "Take a site's routes away gently, for maintenance", "Let no name lead to a site, wait until no cache does either, mark its routes with\nGSHUT (RFC 8326), wait, then take them away, and keep them away until undrain or\n--for ends. --wait 10m tells each step."),
-		newScopeCommand(c, "undrain", "orders/clear", decide.KindOrderClear, "End the orders over a site: its checks decide again", true, announced),
-		newOrderCommand(c, steadycast.OrderAnnounce, "Hand a site's routes back to its checks, or pin them with --force", "End the orders and locks over a site's routes and forgive what they owe to cooldown\nand budgets: they are announced as soon as the checks are well. With --force they are\npinned instead: announced whatever the checks say, until undrain or --for ends."),
+		newOrderCommand(c, steadycast.OrderWithdraw, "Take a site's routes away now", "Take a site's routes away now, and keep them away until undrain or --for ends.\nThe other sites' floors and capacity are asked first. Of SITE/NODE, that node's go as\nsoon as min_nodes of its siblings promise to stay, and the site stays in; the last\nnode takes the site along, and the site's guards."),
+		newOrderCommand(c, steadycast.OrderDrain, "Take a site's routes away gently, for maintenance", "Let no name lead to a site, wait until no cache does either, mark its routes with\nGSHUT (RFC 8326), wait, then take them away, and keep them away until undrain or\n--for ends. --wait 10m tells each step. Of SITE/NODE, that node alone: its siblings\npromise to stay, GSHUT, drain_wait, gone; names stay as they are."),
+		newScopeCommand(c, "undrain", "orders/clear", decide.KindOrderClear, "End the orders over a site, or one node of it: the checks decide again", true, announced),
+		newOrderCommand(c, steadycast.OrderAnnounce, "Hand a site's routes back to its checks, or pin them with --force", "End the orders and locks over a site's routes and forgive what they owe to cooldown\nand budgets: they are announced as soon as the checks are well. With --force they are\npinned instead: announced whatever the checks say, until undrain or --for ends.\nSITE/NODE is about one node, which announces only while its site does."),
 		newShareCommand(c),
 		newPlanCommand(c),
 		newAnswerCommand(c, decide.KindApprove, "Say yes to what automation would do, in mode approve", "Let a decision be carried out that waits for a person. The site asks again at once, and\nevery guard is asked again with what is true then. A yes holds for ten minutes."),

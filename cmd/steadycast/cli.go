@@ -161,7 +161,16 @@ const completePatience = time.Second
 
 // completeSites offers the names of sites to the shell; nothing if no daemon
 // answers at once.
-func (c *cli) completeSites(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (c *cli) completeSites(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return c.complete(args, false)
+}
+
+// completeTargets gives them, and of sites of several nodes each node: SITE/NODE.
+func (c *cli) completeTargets(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return c.complete(args, true)
+}
+
+func (c *cli) complete(args []string, nodes bool) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -176,6 +185,11 @@ func (c *cli) completeSites(cmd *cobra.Command, args []string, _ string) ([]stri
 	var names []string
 	for _, r := range sites.Items {
 		names = append(names, r.Site)
+		for _, n := range r.Names {
+			if nodes {
+				names = append(names, r.Site+"/"+n)
+			}
+		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -80,7 +80,7 @@ func renderHistory(s style, p *api.Page[api.HistoryRow]) string {
 
 // pastText is what happened, in a few words.
 func pastText(e *steadycast.Event) string {
-	where := e.Site
+	where := decide.Scope{Site: e.Site, Node: e.Node}.Target()
 	if e.Prefix.IsValid() {
 		where = strings.TrimSpace(where + " " + e.Prefix.String())
 	}

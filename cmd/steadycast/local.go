@@ -11,7 +11,7 @@ import (
 
 // breakGlass withdraws or announces this node's own site while it has no ledger,
 // or ends that.
-func (c *cli) breakGlass(ctx context.Context, f *changeFlags, kind steadycast.OrderKind, site string, prefixes []netip.Prefix) error {
+func (c *cli) breakGlass(ctx context.Context, f *changeFlags, kind steadycast.OrderKind, site, node string, prefixes []netip.Prefix) error {
 	switch {
 	case f.dryRun || f.force || f.lasting != 0 || f.wait != 0:
 		return usageError(errors.New("--local asks no guard and has no end of its own: it goes with --reason, --prefix and --yes only"))
@@ -21,9 +21,10 @@ func (c *cli) breakGlass(ctx context.Context, f *changeFlags, kind steadycast.Or
 	client := c.client()
 	defer client.Close()
 	var done api.Done
-	if err := client.Post(ctx, "local", api.LocalRequest{Kind: kind, Site: site, Prefixes: prefixes, Reason: f.reason}, &done); err != nil {
+	if err := client.Post(ctx, "local", api.LocalRequest{Kind: kind, Site: site, Node: node, Prefixes: prefixes, Reason: f.reason}, &done); err != nil {
 		return err
 	}
+	site = steadycast.Order{Site: site, Node: node}.Target()
 	if kind == steadycast.OrderNone {
 		return c.said(done, "%s: what was done here by --local has ended\n", site)
 	}

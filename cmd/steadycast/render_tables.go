@@ -71,6 +71,9 @@ func renderSites(s style, page *api.Page[api.SiteRow]) string {
 			}
 			note = strings.TrimPrefix(note+"; "+said, "; ")
 		}
+		for _, o := range r.Ordered {
+			note = strings.TrimPrefix(note+"; "+o, "; ")
+		}
 		if r.Share != "" {
 			note = strings.TrimPrefix(note+"; takes "+r.Share, "; ")
 		}
@@ -248,7 +251,7 @@ func renderEvent(s style, e *steadycast.Event) string {
 
 // eventText is the time and the kind, and the rest.
 func eventText(s style, e *steadycast.Event) (head, text string) {
-	where := strings.Join(nonEmpty(e.Site, prefixText(e.Prefix), e.Service, e.Peer), " ")
+	where := strings.Join(nonEmpty(decide.Scope{Site: e.Site, Node: e.Node}.Target(), prefixText(e.Prefix), e.Service, e.Peer), " ")
 	var what []string
 	if e.From != "" || e.To != "" {
 		what = append(what, strings.TrimSpace(e.From+" → "+e.To))

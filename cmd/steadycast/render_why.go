@@ -61,6 +61,9 @@ func renderWhy(s style, w *api.Why) string {
 	if o := w.Row.Order; o != nil {
 		s.labelled(&b, "Order", yellow, api.OrderText(o))
 	}
+	for i := range w.Row.NodeOrders {
+		s.labelled(&b, "Order", yellow, api.OrderText(&w.Row.NodeOrders[i]))
+	}
 	for _, f := range w.Freeze {
 		s.labelled(&b, "Frozen", yellow, fmt.Sprintf("by %s: %s", f.Actor, f.Reason))
 	}

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"steadycast":
 //
 //	entered TEXT…   the daemon was asked for exactly these changes, in order
 //	untouched       nothing was changed
-//	daemon WORD     the daemon from now on: calm, unproven, slow, stop
+//	daemon WORD     the daemon from now on: calm, pair (calm, and fra has two nodes), unproven, slow, stop
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata/script",
@@ -67,6 +67,14 @@ func TestScripts(t *testing.T) {
 				switch word := strings.Join(args, " "); word {
 				case "calm":
 					d.snap = calm(t)
+				case "pair":
+					d.snap = calm(t)
+					d.snap.Node = "fra-1"
+					for i := range d.snap.View.Table.Sites {
+						if p := &d.snap.View.Table.Sites[i]; p.Name == "fra" {
+							p.Nodes = []decide.Node{{Name: "fra-1"}, {Name: "fra-2"}}
+						}
+					}
 				case "unproven":
 					d.unproven = true
 				case "bad config":
@@ -175,7 +183,7 @@ func (d *daemon) Order(_ context.Context, _ api.Caller, o steadycast.Order, dry 
 	if reply.Refused != nil || dry {
 		return reply, nil
 	}
-	text := fmt.Sprintf("%s %s", o.Kind, o.Site)
+	text := fmt.Sprintf("%s %s", o.Kind, o.Target())
 	for _, p := range o.Prefixes {
 		text += " " + p.String()
 	}
@@ -224,7 +232,7 @@ func (d *daemon) Do(_ context.Context, _ api.Caller, kind decide.Kind, sc decide
 	}
 	text := string(kind)
 	if sc.Site != "" {
-		text += " " + sc.Site
+		text += " " + sc.Target()
 	}
 	if sc.Prefix.IsValid() {
 		text += " " + sc.Prefix.String()
@@ -249,7 +257,7 @@ func (d *daemon) Revision(context.Context, uint64) (decide.Table, error) {
 func (d *daemon) BreakGlass(_ context.Context, _ api.Caller, o steadycast.Order) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.entered = append(d.entered, fmt.Sprintf("local %s %s: %s", o.Kind, o.Site, o.Reason))
+	d.entered = append(d.entered, fmt.Sprintf("local %s %s: %s", o.Kind, o.Target(), o.Reason))
 	return nil
 }
 

@@ -84,6 +84,9 @@ type Options struct {
 type Plan struct {
 	Table  decide.Table
 	Probes []probe.Service
+	// LooksBut are the Probes while nodes of other sites are taken out by order; nil
+	// where no site has several.
+	LooksBut func(takenOut func(site, node, service string) bool) []probe.Service
 	// VIPs that the services need on this host.
 	VIPs []netip.Prefix
 	// VIPsOf, by service, are those whose absence is a hard failure of it; empty
@@ -140,6 +143,7 @@ type Agent struct {
 	// unlinked is why whom this node tells is not what the table says.
 	unlinked   string
 	ineligible string           // why what this node sees of others does not count
+	regarded   string           // which nodes are taken out by order, as its looks know
 	local      *localOrder      // what a person did here without a ledger
 	localAt    steadycast.Fence // where the ledger has it; zero while it has not
 	ledgerLost bool             // a remote ledger was not heard for long

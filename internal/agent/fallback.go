@@ -216,7 +216,7 @@ func (a *Agent) adopt(s decide.Sealed) (used bool, err error) {
 	case !slices.Equal(t.PrefixesAt(a.o.Site), v.Table.PrefixesAt(a.o.Site)):
 		return false, fmt.Errorf("revision %d waits for the ledger: it announces other prefixes here, which takes permits", t.Revision)
 	}
-	p, err := a.o.Derive(t)
+	p, err := a.derive(t)
 	if err == nil {
 		err = a.use(a.fitting(p))
 	}

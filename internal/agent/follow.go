@@ -41,8 +41,10 @@ func (a *Agent) committed() {
 	a.step(decide.Committed{View: v})
 	if e := editionOf(v); e != a.edition {
 		a.edition = e
+		a.regarded = outOf(&v)
 		a.follow(v.Table)
 	}
+	a.regard(&v)
 	a.try(v)
 }
 
@@ -51,7 +53,7 @@ func (a *Agent) committed() {
 // machine counts by the new table all the same: a service without a check here
 // is not judged here, and moves nothing.
 func (a *Agent) follow(t decide.Table) {
-	p, err := a.o.Derive(t)
+	p, err := a.derive(t)
 	if err == nil {
 		err = a.use(a.fitting(p))
 	}
@@ -136,7 +138,8 @@ func (a *Agent) rederive(ctx context.Context, derive func(decide.Table) (Plan, e
 			}
 		}
 		if failed == nil {
-			a.o.Derive, a.unfit, a.acting = derive, "", v.Table.Revision
+			a.o.Derive, a.unfit, a.acting, a.regarded = derive, "", v.Table.Revision, ""
+			a.regard(&v)
 		}
 	})
 	return errors.Join(err, failed)

@@ -3,6 +3,7 @@ package agent
 import (
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,8 +13,9 @@ import (
 
 // pair makes ams a site of two nodes, whose services are the files ams and ams-2, and
 // starts everybody. The second node goes by its own name.
-func (f *together) pair() {
+func (f *together) pair() map[string]*Agent {
 	f.Helper()
+	agents := map[string]*Agent{}
 	f.table.Sites[0].Nodes = append(f.table.Sites[0].Nodes, decide.Node{Name: "ams-2", Mesh: netip.MustParseAddrPort("10.0.0.9:7482")})
 	f.table.Revision = 2
 	if err := commit(f.Context(), f.led, f.table, "ann", "a second node"); err != nil {
@@ -29,6 +31,19 @@ func (f *together) pair() {
 		derive := f.derive(site)
 		o.Derive = func(t decide.Table) (Plan, error) {
 			p, err := derive(t)
+			p.LooksBut = func(out func(site, node, service string) bool) []probe.Service {
+				probes := slices.Clone(p.Probes)
+				for i := range probes {
+					if s := &probes[i]; s.Subject == "ams" && site != "ams" {
+						for name, word := range map[string]string{"ams-1": "word_2", "ams-2": "word_1"} {
+							if out("ams", name, s.Name) {
+								s.Up = word
+							}
+						}
+					}
+				}
+				return probes
+			}
 			for i := range p.Probes {
 				switch s := &p.Probes[i]; {
 				case s.Subject == "ams" && site == "ams":
@@ -49,12 +64,13 @@ func (f *together) pair() {
 	for _, key := range []string{"ams", "ams-2", "fra", "lon"} {
 		f.serve(key, "up")
 		if key == "ams-2" {
-			f.start(key, second, several)
+			agents[key] = f.start(key, second, several)
 		} else {
-			f.start(key, several)
+			agents[key] = f.start(key, several)
 		}
 	}
 	f.wires(2*time.Minute, "ams=normal", "ams-2=normal", "fra=normal", "lon=normal")
+	return agents
 }
 
 // The service of one node dies: only that node's route goes, with no leave of the

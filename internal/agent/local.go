@@ -67,6 +67,9 @@ func (a *Agent) breakGlass(o steadycast.Order) error {
 	if o.Site != a.o.Site {
 		return &api.Error{Code: api.CodeUsage, Message: fmt.Sprintf("--local is for this node's own site, %s; not for %s", a.o.Site, o.Site)}
 	}
+	if err := a.mine(&o); err != nil {
+		return err
+	}
 	if o.Kind == steadycast.OrderNone {
 		if a.local == nil {
 			return &api.Error{Code: api.CodeNotFound, Message: "nothing was done here by --local"}
@@ -102,6 +105,27 @@ func (a *Agent) breakGlass(o steadycast.Order) error {
 	a.step(decide.Local{Order: &l.Order})
 	a.say(steadycast.Event{Kind: steadycast.EventOrder, Site: o.Site, Actor: o.Actor, To: "local " + o.Kind.String(), Reason: o.Reason})
 	return nil
+}
+
+// mine refuses what is about more than this node, or about another: of a site of
+// several each has a socket of its own, and nothing here reaches further.
+func (a *Agent) mine(o *steadycast.Order) error {
+	me := steadycast.Order{Site: a.o.Site, Node: a.o.Node}.Target()
+	switch several := a.several(); {
+	case several && o.Node == "" && o.Kind == steadycast.OrderNone:
+		o.Node = a.o.Node
+	case several && o.Node != a.o.Node:
+		return &api.Error{Code: api.CodeUsage, Message: fmt.Sprintf("%s has several nodes, and --local is for the one whose socket this is, %s; not for %s", a.o.Site, me, o.Target()), Next: "the same with " + me}
+	case !several && o.Node != "":
+		return &api.Error{Code: api.CodeUsage, Message: fmt.Sprintf("%s has one node: what is ordered of it is ordered of the site", a.o.Site), Next: "the same with " + a.o.Site}
+	}
+	return nil
+}
+
+// several: the site has more nodes than this one.
+func (a *Agent) several() bool {
+	p, _ := a.plan.Load().Table.Place(a.o.Site)
+	return len(p.Nodes) > 1
 }
 
 // noLedger says why there is no ledger to ask, "" if there is.
@@ -144,6 +168,9 @@ func (a *Agent) reconcile() {
 		return
 	}
 	o, told := a.local.Order, a.local
+	if a.several() { // also what was done before the site had more
+		o.Node = a.o.Node
+	}
 	a.errand.send(func(ctx context.Context) {
 		r, err := a.o.Ledger.Local(ctx, o)
 		if err != nil {

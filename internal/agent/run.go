@@ -24,6 +24,7 @@ import (
 	"github.com/steadycast/steadycast/internal/pki"
 	"github.com/steadycast/steadycast/internal/role"
 	"github.com/steadycast/steadycast/internal/speaker"
+	"github.com/steadycast/steadycast/probe"
 )
 
 // maxJitter spreads a fleet that powers up at once (rule S2).
@@ -200,11 +201,21 @@ func derive(c *config.Config) func(decide.Table) (Plan, error) {
 // planOf is the part of a configuration that the agent carries out.
 func planOf(c *config.Config) Plan {
 	return Plan{
-		Table: c.Table(), Probes: c.Looks(c.Node.Site), VIPs: c.VIPs(), VIPsOf: vipsOf(c),
+		Table: c.Table(), Probes: c.Looks(c.Node.Site), LooksBut: looksBut(c), VIPs: c.VIPs(), VIPsOf: vipsOf(c),
 		Outside: c.Node.Outside, Elsewhere: c.Node.Elsewhere, Placement: c.Fleet.Placement,
 		Plans: c.Fleet.Plans, Programs: c.Node.Exec,
 		Config: api.Config{Path: c.File, Hash: c.Hash(), LoadedAt: time.Now()},
 	}
+}
+
+// looksBut is nil where no site has several nodes.
+func looksBut(c *config.Config) func(func(site, node, service string) bool) []probe.Service {
+	for _, s := range c.Table().Sites {
+		if len(s.Nodes) > 1 {
+			return func(out func(site, node, service string) bool) []probe.Service { return c.LooksBut(c.Node.Site, out) }
+		}
+	}
+	return nil
 }
 
 // vipsOf are, by service, the addresses whose absence is a fault.

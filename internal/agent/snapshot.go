@@ -294,6 +294,11 @@ func (a *Agent) cause(p netip.Prefix) string {
 			return "return"
 		}
 	}
+	for _, o := range a.o.Ledger.View().NodeOrders {
+		if o.Order.Site == a.o.Site && o.Order.Node == a.o.Node && o.Order.Covers(p) {
+			return "order"
+		}
+	}
 	for _, v := range a.site.Verdicts() {
 		if v.State == steadycast.Unhealthy || v.State == steadycast.Suspect {
 			return "failure"

@@ -38,7 +38,7 @@ func (a *Agent) try(v decide.View) {
 // with an alarm, were the table in force, refuses it now.
 func (a *Agent) rehearse(t decide.Table) decide.Ack {
 	ack := decide.Ack{Revision: t.Revision, Site: a.o.Site, Node: a.o.Node}
-	next, err := a.o.Derive(t)
+	next, err := a.derive(t)
 	if err != nil {
 		ack.Refusal = err.Error()
 		return ack

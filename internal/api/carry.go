@@ -69,10 +69,12 @@ func (s *Server) unsigned(who Caller, w *decide.Wish, dryRun bool, ask func() (d
 // LocalRequest is the body of POST /v1/local: what a person wants of this node's
 // own site while there is no ledger. Kind none ends it.
 type LocalRequest struct {
-	Kind     steadycast.OrderKind `json:"kind"`
-	Site     string               `json:"site"`
-	Prefixes []netip.Prefix       `json:"prefixes,omitempty"`
-	Reason   string               `json:"reason"`
+	Kind steadycast.OrderKind `json:"kind"`
+	Site string               `json:"site"`
+	// Node is this one, where the site has several.
+	Node     string         `json:"node,omitempty"`
+	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
+	Reason   string         `json:"reason"`
 }
 
 func (s *Server) postLocal(ctx context.Context, who Caller, q *LocalRequest) (any, error) {
@@ -82,7 +84,7 @@ func (s *Server) postLocal(ctx context.Context, who Caller, q *LocalRequest) (an
 	if q.Kind == steadycast.OrderDrain {
 		return nil, usage("kind: without a ledger a site withdraws or announces; allowed: withdraw, announce, none")
 	}
-	o := steadycast.Order{Kind: q.Kind, Site: q.Site, Prefixes: q.Prefixes, Reason: q.Reason, Force: true}
+	o := steadycast.Order{Kind: q.Kind, Site: q.Site, Node: q.Node, Prefixes: q.Prefixes, Reason: q.Reason, Force: true}
 	return Done{true}, s.backend.BreakGlass(ctx, who, o)
 }
 
@@ -102,7 +104,7 @@ func (s *Snapshot) judge(w *decide.Wish) ([]string, error) {
 	}
 	switch {
 	case w.Kind == decide.KindOrder && w.Order != nil:
-		q := OrderRequest{Kind: w.Order.Kind, Site: w.Order.Site, Prefixes: w.Order.Prefixes, Reason: w.Reason, Force: w.Order.Force}
+		q := OrderRequest{Kind: w.Order.Kind, Site: w.Order.Site, Node: w.Order.Node, Prefixes: w.Order.Prefixes, Reason: w.Reason, Force: w.Order.Force}
 		if w.Order.For != 0 {
 			q.For = w.Order.For.String()
 		}
@@ -113,6 +115,9 @@ func (s *Snapshot) judge(w *decide.Wish) ([]string, error) {
 		return s.followsOrder(&o), nil
 	case w.Scope != nil:
 		if err := s.checkScope(w.Scope.Site, w.Scope.Prefix); err != nil {
+			return nil, err
+		}
+		if err := s.checkNode(w.Scope.Site, w.Scope.Node); err != nil {
 			return nil, err
 		}
 		return s.followsScope(w.Kind, *w.Scope), nil
@@ -176,13 +181,13 @@ var verbs = map[decide.Kind]string{
 func commandOfWish(w *decide.Wish) string {
 	switch {
 	case w.Order != nil:
-		return commandOf(w.Order.Kind.String(), w.Order.Site, w.Order.Prefixes, w.Reason)
+		return commandOf(w.Order.Kind.String(), w.Order.Target(), w.Order.Prefixes, w.Reason)
 	case w.Scope != nil:
 		verb := string(w.Kind)
 		if v, ok := verbs[w.Kind]; ok {
 			verb = v
 		}
-		return commandOf(verb, w.Scope.Site, []netip.Prefix{w.Scope.Prefix}, w.Reason)
+		return commandOf(verb, w.Scope.Target(), []netip.Prefix{w.Scope.Prefix}, w.Reason)
 	}
 	if w.Names != nil {
 		return commandOf(w.Names.String(), "", nil, w.Reason)

@@ -176,13 +176,16 @@ func (s *Server) scoped(r *http.Request, allowed ...string) (*Snapshot, netip.Pr
 }
 
 func (s *Server) getUnits(r *http.Request) (any, error) {
-	snap, prefix, err := s.scoped(r, "site", "prefix")
+	snap, prefix, err := s.scoped(r, "site", "prefix", "node")
 	if err != nil {
 		return nil, err
 	}
 	name := r.FormValue("site")
 	if name == "" {
 		return nil, usage("site is missing")
+	}
+	if node := r.FormValue("node"); node != "" {
+		return s.nodeUnits(r, snap, name, node, prefix)
 	}
 	out := Units{At: snap.At, Units: []Unit{}}
 	if site, ok := snap.Site(name); ok {
@@ -222,14 +225,16 @@ func (s *Server) getWhy(r *http.Request) (any, error) {
 
 // Orders answers GET /v1/orders.
 type Orders struct {
-	Orders  []decide.StandingOrder  `json:"orders"`
-	Freezes []decide.StandingFreeze `json:"freezes"`
+	Orders []decide.StandingOrder `json:"orders"`
+	// NodeOrders stand over single nodes of sites of several.
+	NodeOrders []decide.StandingOrder  `json:"node_orders,omitempty"`
+	Freezes    []decide.StandingFreeze `json:"freezes"`
 }
 
 func (s *Server) getOrders(r *http.Request) (any, error) {
 	_, err := query(r)
 	v := s.snapshot().View
-	return Orders{Orders: append([]decide.StandingOrder{}, v.Orders...), Freezes: append([]decide.StandingFreeze{}, v.Freezes...)}, err
+	return Orders{Orders: append([]decide.StandingOrder{}, v.Orders...), NodeOrders: v.NodeOrders, Freezes: append([]decide.StandingFreeze{}, v.Freezes...)}, err
 }
 
 func (s *Server) getPeers(r *http.Request) (any, error) {
@@ -298,7 +303,7 @@ func (s *Server) postOrder(ctx context.Context, who Caller, q *OrderRequest) (an
 	if err != nil {
 		return nil, err
 	}
-	return snap.outcome(reply, q.DryRun, commandOf(o.Kind.String(), o.Site, o.Prefixes, o.Reason), follows)
+	return snap.outcome(reply, q.DryRun, commandOf(o.Kind.String(), o.Target(), o.Prefixes, o.Reason), follows)
 }
 
 func (s *Server) scope(kind decide.Kind, verb string) func(context.Context, Caller, *ScopeRequest) (any, error) {
@@ -310,13 +315,16 @@ func (s *Server) scope(kind decide.Kind, verb string) func(context.Context, Call
 		if err := snap.checkScope(q.Site, q.Prefix); err != nil {
 			return nil, err
 		}
-		sc := decide.Scope{Site: q.Site, Prefix: q.Prefix}
+		if err := snap.checkNode(q.Site, q.Node); err != nil {
+			return nil, err
+		}
+		sc := decide.Scope{Site: q.Site, Prefix: q.Prefix, Node: q.Node}
 		follows := snap.followsScope(kind, sc)
 		reply, err := s.backend.Do(ctx, who, kind, sc, q.Reason, q.DryRun)
 		if err != nil {
 			return nil, err
 		}
-		return snap.outcome(reply, q.DryRun, commandOf(verb, q.Site, []netip.Prefix{q.Prefix}, q.Reason), follows)
+		return snap.outcome(reply, q.DryRun, commandOf(verb, sc.Target(), []netip.Prefix{q.Prefix}, q.Reason), follows)
 	}
 }
 

@@ -19,9 +19,24 @@ func nodesOut(nodes []decide.NodeStatus) (n int) {
 	return n
 }
 
-// leftAlone: the node that answers took its own route away, and its site did not.
+// nodesAmiss counts those of them that nobody ordered out.
+func nodesAmiss(nodes []decide.NodeStatus) (n int) {
+	for i := range nodes {
+		if !nodes[i].Announcing && !orderedOut(&nodes[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+func orderedOut(n *decide.NodeStatus) bool {
+	return n.Order == steadycast.OrderWithdraw || n.Order == steadycast.OrderDrain
+}
+
+// leftAlone: the node that answers took its own route away, by itself or by order, and
+// its site did not.
 func leftAlone(nodes []decide.NodeStatus) bool {
-	return slices.ContainsFunc(nodes, func(n decide.NodeStatus) bool { return n.Here && n.Alone })
+	return slices.ContainsFunc(nodes, func(n decide.NodeStatus) bool { return n.Here && (n.Alone || orderedOut(&n)) && !n.Announcing })
 }
 
 // NodesText says how many nodes announce, and of each other one why it does not:
@@ -45,6 +60,10 @@ func NodeText(n *decide.NodeStatus) string {
 	switch {
 	case n.Announcing:
 		text = "announces"
+	case n.Order == steadycast.OrderDrain:
+		text = "is drained by order"
+	case n.Order == steadycast.OrderWithdraw:
+		text = "is withdrawn by order"
 	case n.Alone:
 		text = "left alone " + Span(n.LeftAgo) + " ago"
 	}
@@ -53,6 +72,9 @@ func NodeText(n *decide.NodeStatus) string {
 		text += ": " + n.Reason
 	case n.Outcome == steadycast.Up && n.Alone:
 		text += ", well again"
+	}
+	if n.Announcing && n.Order != steadycast.OrderNone {
+		text += " under an order to " + n.Order.String()
 	}
 	if n.Asks {
 		text += "; asks the others to stay, so that it may leave"

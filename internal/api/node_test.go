@@ -20,6 +20,12 @@ func TestRowsOfASiteOfSeveralNodes(t *testing.T) {
 	back := left(there)
 	back.Outcome, back.Reason = steadycast.Up, ""
 	silent := decide.NodeStatus{Node: "ams-2"}
+	ordered := func(n decide.NodeStatus, k steadycast.OrderKind) decide.NodeStatus {
+		n.Announcing, n.Order = false, k
+		return n
+	}
+	asked := there
+	asked.Order = steadycast.OrderWithdraw
 	off := there
 	off.Announcing = false
 	for name, x := range map[string]struct {
@@ -36,6 +42,9 @@ func TestRowsOfASiteOfSeveralNodes(t *testing.T) {
 		"the other is silent":        {[]decide.NodeStatus{here, silent}, true, steadycast.In, Announced, LevelDegraded, "1 of 2 nodes announce; ams-2 is not heard"},
 		"the other has no route":     {[]decide.NodeStatus{here, off}, true, steadycast.In, Announced, LevelDegraded, "1 of 2 nodes announce; ams-2 does not announce"},
 		"this one left":              {[]decide.NodeStatus{left(here), there}, false, steadycast.In, Announced, LevelDegraded, "1 of 2 nodes announce; ams-1 left alone 12s ago: web: refused"},
+		"the other is taken out":     {[]decide.NodeStatus{here, ordered(there, steadycast.OrderDrain)}, true, steadycast.In, Announced, LevelOK, "1 of 2 nodes announce; ams-2 is drained by order"},
+		"the other is to be":         {[]decide.NodeStatus{here, asked}, true, steadycast.In, Announced, LevelOK, ""},
+		"this one is taken out":      {[]decide.NodeStatus{ordered(here, steadycast.OrderWithdraw), there}, false, steadycast.In, Announced, LevelOK, "1 of 2 nodes announce; ams-1 is withdrawn by order"},
 		"both left":                  {[]decide.NodeStatus{left(here), left(there)}, false, steadycast.In, Lost, LevelDegraded, "should announce and cannot"},
 		"this one left, out of all":  {[]decide.NodeStatus{left(here), silent}, false, steadycast.In, Lost, LevelDegraded, "should announce and cannot"},
 		"the site left":              {[]decide.NodeStatus{left(here), there}, false, steadycast.Out, Withdrawn, LevelDegraded, ""},

@@ -65,6 +65,9 @@ func allRefused(rulings []decide.Ruling) *steadycast.GuardAnswer {
 
 // followsOrder says what an order does, from what is announced now.
 func (s *Snapshot) followsOrder(o *steadycast.Order) []string {
+	if o.Node != "" {
+		return s.followsNodeOrder(o)
+	}
 	var out []string
 	rows := s.Rows()
 	for _, r := range rows {
@@ -145,7 +148,7 @@ func others(rows []Row, p netip.Prefix, site string) string {
 func (s *Snapshot) followsScope(kind decide.Kind, sc decide.Scope) []string {
 	where := "every site"
 	if sc.Site != "" {
-		where = sc.Site
+		where = sc.Target()
 	}
 	if sc.Prefix.IsValid() {
 		where += " " + sc.Prefix.String()
@@ -153,6 +156,9 @@ func (s *Snapshot) followsScope(kind decide.Kind, sc decide.Scope) []string {
 	switch kind {
 	case decide.KindOrderClear:
 		var out []string
+		if sc.Node != "" {
+			return s.followsNodeClear(sc)
+		}
 		for i := range s.View.Orders {
 			if o := &s.View.Orders[i]; (sc.Site == "" || o.Order.Site == sc.Site) && (!sc.Prefix.IsValid() || o.Order.Covers(sc.Prefix)) {
 				out = append(out, "ends: "+o.Order.Site+" "+OrderText(o))

@@ -23,6 +23,7 @@ type Status struct {
 	Tallies    []Tally                 `json:"tallies"`
 	Rows       []Row                   `json:"rows"`
 	Orders     []decide.StandingOrder  `json:"orders"`
+	NodeOrders []decide.StandingOrder  `json:"node_orders,omitempty"`
 	Freezes    []decide.StandingFreeze `json:"freezes"`
 	Shares     []decide.ShareView      `json:"shares,omitempty"`
 	Gone       []decide.Gone           `json:"gone,omitempty"`
@@ -39,7 +40,7 @@ func (s *Snapshot) Status() *Status {
 		Node: s.Node, Fleet: s.Fleet, Mode: s.Mode, Version: s.Version, At: s.At, Started: s.Started,
 		Summary:  s.Summarize(rows, tallies),
 		Prefixes: listed(s.View.Prefixes), Tallies: tallies, Rows: rows,
-		Orders: listed(s.View.Orders), Freezes: listed(s.View.Freezes), Shares: s.View.Shares, Gone: s.View.Gone, Alarms: listed(s.Alarms),
+		Orders: listed(s.View.Orders), NodeOrders: s.View.NodeOrders, Freezes: listed(s.View.Freezes), Shares: s.View.Shares, Gone: s.View.Gone, Alarms: listed(s.Alarms),
 		LedgerLost: s.LedgerLost, Config: s.Config,
 	}
 }
@@ -79,6 +80,9 @@ type SiteRow struct {
 	// Far: another node's site, of which the ledger's count is all that is known here.
 	Far   bool   `json:"far,omitempty"`
 	Order string `json:"order,omitempty"`
+	// Ordered are the orders over single nodes of it, and Names its nodes where it has several.
+	Ordered []string `json:"ordered,omitempty"`
+	Names   []string `json:"names,omitempty"`
 	// Share is what it takes of its clients, where that is less than all: "web 5%".
 	Share string `json:"share,omitempty"`
 }
@@ -121,6 +125,7 @@ func (s *Snapshot) SiteRows() []SiteRow {
 				r.Order = OrderText(o)
 			}
 		}
+		r.Ordered, r.Names = s.nodeOrders(name), nodeNames(s.View.Table, name)
 		if site, ok := s.Site(name); ok {
 			r.Heard = site.Heard
 			r.Services = len(site.Services)

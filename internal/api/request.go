@@ -27,6 +27,8 @@ const (
 type OrderRequest struct {
 	Kind steadycast.OrderKind `json:"kind"`
 	Site string               `json:"site"`
+	// Node of a site of several; empty means the site.
+	Node string `json:"node,omitempty"`
 	// Prefixes it is about; empty means every prefix of the site.
 	Prefixes []netip.Prefix `json:"prefixes,omitempty"`
 	Reason   string         `json:"reason"`
@@ -42,8 +44,10 @@ type OrderRequest struct {
 type ScopeRequest struct {
 	Site   string       `json:"site,omitempty"`
 	Prefix netip.Prefix `json:"prefix,omitzero"`
-	Reason string       `json:"reason"`
-	DryRun bool         `json:"dry_run,omitempty"`
+	// Node of a site of several, for /v1/orders/clear alone.
+	Node   string `json:"node,omitempty"`
+	Reason string `json:"reason"`
+	DryRun bool   `json:"dry_run,omitempty"`
 }
 
 // ReloadRequest is the body of POST /v1/reload.
@@ -212,7 +216,10 @@ func (q *OrderRequest) order(s *Snapshot, who Caller) (steadycast.Order, error) 
 	if err := s.checkScope(q.Site, q.Prefixes...); err != nil {
 		return none, err
 	}
-	o := steadycast.Order{Kind: q.Kind, Site: q.Site, Prefixes: q.Prefixes, Actor: who.String(), Reason: q.Reason, Force: q.Force}
+	if err := s.checkNode(q.Site, q.Node); err != nil {
+		return none, err
+	}
+	o := steadycast.Order{Kind: q.Kind, Site: q.Site, Node: q.Node, Prefixes: q.Prefixes, Actor: who.String(), Reason: q.Reason, Force: q.Force}
 	if q.For != "" {
 		d, err := time.ParseDuration(q.For)
 		switch {

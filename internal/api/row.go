@@ -60,6 +60,7 @@ type Row struct {
 	// announce, or not heard; zero of another site.
 	Nodes    int `json:"nodes,omitempty"`
 	NodesOut int `json:"nodes_out,omitempty"`
+	amiss    int // of those, the ones that nobody ordered out
 	// Heard is when the real state was last confirmed; zero if never.
 	Heard time.Time `json:"heard,omitzero"`
 	// Far: of another node's site, so the ledger's count is all that is known here.
@@ -67,6 +68,8 @@ type Row struct {
 	// Order stands over the unit; Guard refused its withdrawal.
 	Order *decide.StandingOrder `json:"order,omitempty"`
 	Guard string                `json:"guard,omitempty"`
+	// NodeOrders stand over single nodes of its site.
+	NodeOrders []decide.StandingOrder `json:"node_orders,omitempty"`
 	// BudgetUsed of BudgetLimit automatic withdrawals of this unit.
 	BudgetUsed  int `json:"budget_used"`
 	BudgetLimit int `json:"budget_limit"`
@@ -152,7 +155,7 @@ func (x *index) order(u steadycast.Unit) *decide.StandingOrder {
 }
 
 func (x *index) row(v *decide.UnitView) Row {
-	r := Row{Unit: v.Unit, Phase: v.Phase, Guard: v.Guard, Order: x.order(v.Unit), BudgetUsed: v.BudgetUsed, BudgetLimit: v.BudgetLimit}
+	r := Row{Unit: v.Unit, Phase: v.Phase, Guard: v.Guard, Order: x.order(v.Unit), NodeOrders: x.nodeOrders(v.Unit), BudgetUsed: v.BudgetUsed, BudgetLimit: v.BudgetLimit}
 	site, real := x.sites[v.Unit.Site], x.units[v.Unit]
 	if site == nil && x.s.Mode == "fleet" {
 		return x.farRow(r, v)
@@ -185,7 +188,7 @@ func (x *index) row(v *decide.UnitView) Row {
 		return r
 	}
 	r.State = showing(v, real, x.worst(v.Unit))
-	r.Nodes, r.NodesOut = len(real.Nodes), nodesOut(real.Nodes)
+	r.Nodes, r.NodesOut, r.amiss = len(real.Nodes), nodesOut(real.Nodes), nodesAmiss(real.Nodes)
 	r.Why = x.why(&r, v, real)
 	return r
 }
@@ -243,6 +246,9 @@ func (x *index) why(r *Row, v *decide.UnitView, real *Unit) string {
 	var parts []string
 	if o := r.Order; o != nil {
 		parts = append(parts, OrderText(o))
+	}
+	for i := range r.NodeOrders {
+		parts = append(parts, OrderText(&r.NodeOrders[i]))
 	}
 	if r.State == Leaving && len(real.Why) > 0 {
 		parts = append(parts, real.Why[0])
@@ -330,6 +336,9 @@ func refusalText(v *decide.UnitView, real *Unit) string {
 // 1003): "rack swap", 29m left`.
 func OrderText(o *decide.StandingOrder) string {
 	t := fmt.Sprintf("%s by %s: %q", o.Order.Kind, o.Order.Actor, o.Order.Reason)
+	if o.Order.Node != "" {
+		t = o.Order.Node + ": " + t
+	}
 	if o.Until > 0 {
 		t += ", " + Span(time.Duration(o.LeftMS)*time.Millisecond) + " left"
 	} else {

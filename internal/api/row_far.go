@@ -25,6 +25,9 @@ func (x *index) farRow(r Row, v *decide.UnitView) Row {
 	if r.Order != nil {
 		said = append(said, OrderText(r.Order))
 	}
+	for i := range r.NodeOrders {
+		said = append(said, OrderText(&r.NodeOrders[i]))
+	}
 	if worst != nil && worst.State != steadycast.Healthy {
 		said = append(said, verdictText(worst))
 	}

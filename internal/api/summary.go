@@ -165,12 +165,16 @@ func whyCommand(r *Row) string {
 }
 
 func undrainCommand(r *Row) string {
-	return fmt.Sprintf("steadycast undrain %s --reason TEXT", r.Unit.Site)
+	target := r.Unit.Site
+	if r.Order == nil && len(r.NodeOrders) > 0 {
+		target = r.NodeOrders[0].Order.Target()
+	}
+	return fmt.Sprintf("steadycast undrain %s --reason TEXT", target)
 }
 
 func (s *Snapshot) judgeOrders(sum *Summary, rows []Row, _ []Tally) {
 	for i := range rows {
-		if r := &rows[i]; r.Order != nil {
+		if r := &rows[i]; r.Order != nil || len(r.NodeOrders) > 0 {
 			sum.say(LevelOK, "as ordered", undrainCommand(r))
 			return
 		}
@@ -193,7 +197,7 @@ func (s *Snapshot) judgeTrouble(sum *Summary, rows []Row, _ []Tally) {
 		switch {
 		case r.State == Starting, r.State == Returning:
 			sum.say(LevelDegraded, string(r.State), whyCommand(r))
-		case r.NodesOut > 0 && r.State.Announces() && r.Order == nil,
+		case r.amiss > 0 && r.State.Announces() && r.Order == nil,
 			r.State == Withdrawn && r.Order == nil, r.State == Lost, r.State == Depreferred, r.State == NotHeard:
 			sum.say(LevelDegraded, "degraded", whyCommand(r))
 			return

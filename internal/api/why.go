@@ -117,6 +117,9 @@ func (w *Why) next() string {
 	if w.Row.Order != nil {
 		return "steadycast undrain " + site + " --reason TEXT"
 	}
+	if len(w.Row.NodeOrders) > 0 && w.Row.State != Announced {
+		return "steadycast undrain " + w.Row.NodeOrders[0].Order.Target() + " --reason TEXT"
+	}
 	if w.Row.State == Returning && w.Committed.CooldownLeftMS > 0 {
 		return "steadycast announce " + site + " --reason TEXT" // which forgives it
 	}

@@ -139,20 +139,27 @@ func (c *Config) Probes(site, vantage string) []probe.Service {
 	if site != vantage && !slices.Contains(c.Table().Vantages(site), vantage) {
 		return nil
 	}
-	return c.probes(site, vantage)
+	return c.probes(site, vantage, nobody)
 }
+
+// nobody is taken out.
+func nobody(site, node, service string) bool { return false }
 
 // Looks is all that the vantage looks at: its own services, those of every site
 // that it is a vantage of, and the controls that say whether it can be believed.
-func (c *Config) Looks(vantage string) []probe.Service {
-	out := c.probes(vantage, vantage)
+func (c *Config) Looks(vantage string) []probe.Service { return c.LooksBut(vantage, nobody) }
+
+// LooksBut is Looks while people have taken nodes of other sites out: what those serve
+// says nothing of their site.
+func (c *Config) LooksBut(vantage string, takenOut func(site, node, service string) bool) []probe.Service {
+	out := c.probes(vantage, vantage, nobody)
 	if vantage == c.Node.Site {
 		out = append(out, c.siblings()...)
 	}
 	table := c.Table()
 	for _, s := range c.Fleet.Sites {
 		if s.Name != vantage && !s.Witness && slices.Contains(table.Vantages(s.Name), vantage) {
-			out = append(out, c.probes(s.Name, vantage)...)
+			out = append(out, c.probes(s.Name, vantage, takenOut)...)
 		}
 	}
 	if c.Fleet.Controls != nil && len(c.Fleet.Sites) > 1 {
@@ -162,7 +169,7 @@ func (c *Config) Looks(vantage string) []probe.Service {
 }
 
 // probes are those of the services that the site serves, as the vantage looks at them.
-func (c *Config) probes(site, vantage string) []probe.Service {
+func (c *Config) probes(site, vantage string, takenOut func(site, node, service string) bool) []probe.Service {
 	subject, _ := c.Fleet.site(site)
 	var out []probe.Service
 	for _, s := range c.Fleet.Services {
@@ -174,7 +181,7 @@ func (c *Config) probes(site, vantage string) []probe.Service {
 		case site == vantage:
 			p.Checks, p.Up, p.Interval, p.FastInterval = s.health(), s.Up, s.Health.Interval, s.Health.FastInterval
 		case r != nil:
-			p.Checks, p.Up = r.from(subject, s.Name)
+			p.Checks, p.Up = r.from(subject, s.Name, func(node string) bool { return takenOut(site, node, s.Name) })
 			p.Interval, p.FastInterval = r.Interval, r.FastInterval
 		default:
 			continue

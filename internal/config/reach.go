@@ -59,11 +59,24 @@ func (x reach) about(cs []probe.Check, site string) []probe.Check {
 }
 
 // from says how a service of a site is looked at from other sites. Of several nodes
-// each has checks of its own, numbered in their order: web_1, web_2.
-func (r Remote) from(s Site, service string) (checks []probe.Check, up string) {
+// each has checks of its own, numbered in their order: web_1, web_2. Those that a person
+// took out serve nobody: min_nodes of the others must be well, or all of them where
+// there are fewer. A site of which every node is out is looked at as ever.
+func (r Remote) from(s Site, service string, out func(node string) bool) (checks []probe.Check, up string) {
 	reaches := s.reaches(service)
 	if len(reaches) == 1 {
 		return reaches[0].about(r.Checks, s.Name), r.Up
+	}
+	skip := make([]bool, len(reaches))
+	serve := 0
+	for i, x := range reaches {
+		if skip[i] = out(x.node); !skip[i] {
+			serve++
+		}
+	}
+	if serve == 0 {
+		clear(skip)
+		serve = len(reaches)
 	}
 	var names []string
 	for _, c := range r.Checks {
@@ -76,6 +89,9 @@ func (r Remote) from(s Site, service string) (checks []probe.Check, up string) {
 	}
 	var each []string
 	for i, x := range reaches {
+		if skip[i] {
+			continue
+		}
 		numbered := func(name string) string { return fmt.Sprintf("%s_%d", name, i+1) }
 		for _, c := range x.about(r.Checks, s.Name) {
 			c.Name = numbered(c.Name)
@@ -83,7 +99,7 @@ func (r Remote) from(s Site, service string) (checks []probe.Check, up string) {
 		}
 		each = append(each, "("+word.ReplaceAllStringFunc(all, numbered)+")")
 	}
-	return checks, fmt.Sprintf("at_least(%d, %s)", max(s.MinNodes, 1), strings.Join(each, ", "))
+	return checks, fmt.Sprintf("at_least(%d, %s)", min(max(s.MinNodes, 1), serve), strings.Join(each, ", "))
 }
 
 // siblings are the looks of this node at the others of its site, each a subject of

@@ -214,6 +214,7 @@ func (c *calls) Guards(ctx context.Context) (g []decide.Ruling, err error) {
 	err = c.read(ctx, func(l *leader, now time.Duration) {
 		e := decide.Entry{Kind: decide.KindDecide}
 		l.look(now, &e)
+		e.Decide.Nodes = l.nodes(now, several)
 		g = l.fleet.Guards(*e.Decide)
 	})
 	return g, err

@@ -187,7 +187,7 @@ func healthy(v *decide.View, u steadycast.Unit) bool {
 // look adds what is seen to an entry whose guards count it.
 func (l *leader) look(now time.Duration, e *decide.Entry) {
 	if e.Kind.Looks() {
-		e.Decide = &decide.Decide{Seen: l.seen(now), Loads: l.loads(now)}
+		e.Decide = &decide.Decide{Seen: l.seen(now), Loads: l.loads(now), Nodes: l.nodes(now, l.countsNodes(e))}
 	}
 }
 

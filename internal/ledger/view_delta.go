@@ -37,6 +37,8 @@ type viewDelta struct {
 	Prefixes []decide.PrefixView      `json:"prefixes,omitempty"`
 	Orders   *[]decide.StandingOrder  `json:"orders,omitempty"`
 	Freezes  *[]decide.StandingFreeze `json:"freezes,omitempty"`
+	// NodeOrders are those over single nodes.
+	NodeOrders *[]decide.StandingOrder `json:"node_orders,omitempty"`
 	// Staged replaces the table that waits, and forgets what was said of it; Acks
 	// are what was said since.
 	Staged    *[]decide.Staged       `json:"staged,omitempty"`
@@ -93,6 +95,9 @@ func difference(was, is *decide.View) (d viewDelta, ok bool) {
 	}
 	if !same(was.Orders, is.Orders) {
 		d.Orders = whole(is.Orders)
+	}
+	if !same(was.NodeOrders, is.NodeOrders) {
+		d.NodeOrders = whole(is.NodeOrders)
 	}
 	if !same(was.Freezes, is.Freezes) {
 		d.Freezes = whole(is.Freezes)
@@ -160,6 +165,9 @@ func (d *viewDelta) follow(was *decide.View) (decide.View, error) {
 	}
 	if d.Orders != nil {
 		is.Orders = *d.Orders
+	}
+	if d.NodeOrders != nil {
+		is.NodeOrders = *d.NodeOrders
 	}
 	if d.Freezes != nil {
 		is.Freezes = *d.Freezes

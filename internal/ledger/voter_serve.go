@@ -109,7 +109,7 @@ func (v *Voter) newServer() *http.Server {
 	serve(v, mux, pathSites, func(ctx context.Context, _ Identity, _ struct{}) (any, error) { return v.Sites(ctx) })
 	serve(v, mux, pathHistory, func(ctx context.Context, _ Identity, _ struct{}) (any, error) { return v.History(ctx) })
 	serve(v, mux, pathLocal, func(ctx context.Context, who Identity, o steadycast.Order) (any, error) {
-		if err := own(who, o.Site); err != nil {
+		if err := cmp.Or(own(who, o.Site), ownNode(who, o.Node)); err != nil {
 			return nil, err
 		}
 		o.Actor += " at " + who.Node // whoever it was, it was there

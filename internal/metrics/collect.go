@@ -3,6 +3,7 @@ package metrics
 import (
 	"cmp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -176,7 +177,7 @@ func (s *sender) ledger(snap *api.Snapshot) {
 			standing[key{p.Name, k.String()}] = 0
 		}
 	}
-	for _, o := range snap.View.Orders {
+	for _, o := range slices.Concat(snap.View.Orders, snap.View.NodeOrders) {
 		standing[key{o.Order.Site, o.Order.Kind.String()}]++
 	}
 	for k, n := range standing {

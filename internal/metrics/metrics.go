@@ -127,7 +127,7 @@ var (
 	transitions = define("route_transitions_total", counter,
 		"Changes of a route.", "site", "prefix", "to", "cause")
 	orders = define("orders", gauge,
-		"Orders of people that stand.", "site", "kind")
+		"Orders of people that stand over a site, or over one node of it.", "site", "kind")
 	freezes = define("freezes", gauge,
 		"Freezes that stand, by who made them.", "by")
 	planRuns = define("plan_runs", gauge,

@@ -2,12 +2,14 @@ package probe
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"math"
 	"net"
 	"net/http"
+	"sync"
 )
 
 // plainHTTP makes one HTTP/1.1 request on one connection, all in the caller's
@@ -38,38 +40,54 @@ func (p *plainHTTP) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	end := until(ctx, conn)
-	resp, err := exchange(conn, req)
+	x := talks.Get().(*talk)
+	resp, err := x.exchange(conn, req)
 	if err != nil {
+		talks.Put(x)
 		end()
 		conn.Close()
 		return nil, err
 	}
-	resp.Body = &onlyBody{resp.Body, conn, end}
+	resp.Body = &onlyBody{resp.Body, conn, end, x}
 	return resp, nil
 }
 
+// talk is what one exchange needs of memory; it serves many, one after the other.
+type talk struct {
+	out   bytes.Buffer
+	heard hearing
+	limit io.LimitedReader
+	in    *bufio.Reader
+}
+
+var talks = sync.Pool{New: func() any { return &talk{in: bufio.NewReaderSize(nil, 2<<10)} }} // for one answer
+
 // exchange sends the request and reads the head of the final response; those
 // before it say only that it will come (RFC 9110 §15.2).
-func exchange(conn net.Conn, req *http.Request) (*http.Response, error) {
-	req = req.Clone(req.Context())
-	req.Close = true // Connection: close
-	sent := req.Write(conn)
-	heard := &hearing{Reader: conn}
-	limit := &io.LimitedReader{R: heard, N: maxHeaderBytes}
-	in := bufio.NewReaderSize(limit, 2<<10) // for one answer
+func (x *talk) exchange(conn net.Conn, req *http.Request) (*http.Response, error) {
+	req = req.WithContext(req.Context()) // a copy
+	req.Close = true                     // Connection: close
+	x.out.Reset()
+	sent := req.Write(&x.out)
+	if sent == nil {
+		_, sent = conn.Write(x.out.Bytes())
+	}
+	x.heard = hearing{Reader: conn}
+	x.limit = io.LimitedReader{R: &x.heard, N: maxHeaderBytes}
+	x.in.Reset(&x.limit)
 	for {
-		resp, err := http.ReadResponse(in, req)
+		resp, err := http.ReadResponse(x.in, req)
 		switch {
-		case err != nil && limit.N <= 0:
+		case err != nil && x.limit.N <= 0:
 			return nil, fmt.Errorf("no end of the header in %d bytes", maxHeaderBytes)
-		case err != nil && heard.err != nil:
-			return nil, heard.err // what came until then makes no sense, and need not
+		case err != nil && x.heard.err != nil:
+			return nil, x.heard.err // what came until then makes no sense, and need not
 		case err != nil && sent != nil:
 			return nil, sent
 		case err != nil:
 			return nil, err
 		case resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols:
-			limit.N = math.MaxInt64 // whoever reads the body bounds it
+			x.limit.N = math.MaxInt64 // whoever reads the body bounds it
 			return resp, nil
 		}
 	}
@@ -94,9 +112,17 @@ type onlyBody struct {
 	io.Reader
 	conn net.Conn
 	end  func() bool
+	talk *talk
 }
 
 func (b *onlyBody) Close() error {
+	if b.talk == nil {
+		return net.ErrClosed
+	}
 	b.end()
+	b.Reader = http.NoBody // what it read from serves another
+	b.talk.heard.Reader = nil
+	talks.Put(b.talk)
+	b.talk = nil
 	return b.conn.Close()
 }

@@ -123,6 +123,7 @@ func dnsProblems(c Check) []Problem {
 func compileDNS(c Check, env Env) (body, error) {
 	d := *c.DNS
 	p := &dnsProbe{dialer: newDialer(c, env), target: c.Target, set: d, judge: newDNSJudge(d)}
+	p.judge.word = env.word
 	p.udp = d.Protocol == "udp" || d.Protocol == "both"
 	p.tcp = d.Protocol == "tcp" || d.Protocol == "both"
 	for _, n := range d.Names {

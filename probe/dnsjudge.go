@@ -45,6 +45,7 @@ type dnsJudge struct {
 	match *regexp.Regexp
 	nsid  string // hex, as the codec has it
 	both  bool
+	word  *word
 }
 
 // newDNSJudge is for settings that dnsProblems has passed.
@@ -107,7 +108,11 @@ func (j dnsJudge) message(m *dns.Msg, name string, udp bool) steadycast.Result {
 		return hard("somebody else answered: NSID is %q, not %q", showNSID(nsid), j.set.Identity)
 	}
 	if m.Rcode != j.rcode {
-		return soft("%s for %s, not %s", rcodeName(m.Rcode), name, rcodeName(j.rcode))
+		r := soft("%s for %s, not %s", rcodeName(m.Rcode), name, rcodeName(j.rcode))
+		if m.Rcode == dns.RcodeSuccess || m.Rcode == dns.RcodeNameError {
+			r = j.word.of(r)
+		}
+		return r
 	}
 	if m.Truncated && udp {
 		return j.truncated()
@@ -140,10 +145,10 @@ func (j dnsJudge) records(records []dns.RR, name string) steadycast.Result {
 		}
 	}
 	if least := *j.set.MinAnswers; len(records) < least {
-		return soft("%d records of type %s for %s; at least %d are wanted", len(records), dns.TypeToString[j.qtype], name, least)
+		return j.word.of(soft("%d records of type %s for %s; at least %d are wanted", len(records), dns.TypeToString[j.qtype], name, least))
 	}
 	if j.match != nil && !anyMatches(j.match, records) {
-		return soft("no record of %s matches %q", name, j.set.Match)
+		return j.word.of(soft("no record of %s matches %q", name, j.set.Match))
 	}
 	for _, rr := range records {
 		ttl := time.Duration(rr.Header().Ttl) * time.Second

@@ -23,6 +23,8 @@ type Env struct {
 	Peers func() []steadycast.Peer
 	// Link tells whether an interface has carrier. Nil: /sys/class/net is read.
 	Link func(name string) (up bool, err error)
+
+	word *word // of a View
 }
 
 // vip finds the service address a. known is false when a is none of ours.

@@ -22,7 +22,10 @@ import (
 // that no child of it stays behind. Its output is a reason, one line of it; a
 // child that keeps the output open holds nobody up, because the end of the
 // process is waited for and not the end of its output.
-type execProbe struct{ set Exec }
+type execProbe struct {
+	set  Exec
+	word *word
+}
 
 const maxOutput = 4 << 10
 
@@ -43,14 +46,14 @@ func execProblems(c Check) []Problem {
 	return ps
 }
 
-func compileExec(c Check, _ Env) (body, error) {
+func compileExec(c Check, env Env) (body, error) {
 	name := c.Exec.Argv[0]
 	if st, err := os.Stat(name); err != nil {
 		return nil, fmt.Errorf("exec.argv[0]: %w", err)
 	} else if st.IsDir() || st.Mode()&0o111 == 0 {
 		return nil, fmt.Errorf("exec.argv[0]: %s is not executable", name)
 	}
-	return &execProbe{*c.Exec}, nil
+	return &execProbe{*c.Exec, env.word}, nil
 }
 
 func (p *execProbe) probe(ctx context.Context) steadycast.Result {
@@ -119,7 +122,7 @@ func (p *execProbe) judge(ctx context.Context, err error, text string) steadycas
 	case 0:
 		return up("exit status 0" + because)
 	case 1:
-		return soft("%s: exit status 1%s", name, because)
+		return p.word.of(soft("%s: exit status 1%s", name, because))
 	default:
 		return unknown("%s: exit status %d, which is neither up (0) nor down (1)%s", name, status, because)
 	}

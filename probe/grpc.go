@@ -92,7 +92,7 @@ func (p *grpcProbe) probe(ctx context.Context) steadycast.Result {
 		return p.failed(err)
 	}
 	if s := resp.GetStatus(); s != grpc_health_v1.HealthCheckResponse_SERVING {
-		return soft("%s says %v", p.named(), s)
+		return p.env.word.of(soft("%s says %v", p.named(), s))
 	}
 	if r, slow := tooSlow(time.Since(began), p.set.MaxLatency); slow {
 		return r

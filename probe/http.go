@@ -199,18 +199,32 @@ func (p *httpProbe) probe(ctx context.Context) steadycast.Result {
 	// One byte more than is looked at tells whether there is more.
 	text, err := readBounded(resp.Body, int(p.set.MaxBody)+1)
 	if r := p.judge.head(resp); r.Outcome != steadycast.Up {
+		if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone {
+			r = p.wordOf(resp, r)
+		}
 		return r // says more than a body that did not end
 	}
 	if err != nil {
 		return p.failed(ctx, err, "reading the body")
 	}
 	if r := p.judge.body(text); r.Outcome != steadycast.Up {
+		if resp.StatusCode/100 == 2 && len(text) > 0 {
+			r = p.wordOf(resp, r)
+		}
 		return r
 	}
 	if r, slow := tooSlow(time.Since(began), p.set.MaxLatency); slow {
 		return r
 	}
 	return up("answered as it should")
+}
+
+// wordOf takes a failure for the target's own word, if nobody else may have answered.
+func (p *httpProbe) wordOf(resp *http.Response, r steadycast.Result) steadycast.Result {
+	if j := p.judge; j.idName != "" && resp.Header.Get(j.idName) != j.idValue {
+		return r
+	}
+	return p.env.word.of(r)
 }
 
 // do makes the request and follows redirects as far as was asked.

@@ -21,6 +21,7 @@ type prometheusProbe struct {
 	url    string
 	set    Prometheus
 	round  *http.Transport
+	word   *word
 }
 
 const (
@@ -72,7 +73,7 @@ func compilePrometheus(c Check, env Env) (body, error) {
 	d := newDialer(c, env)
 	return &prometheusProbe{c.Target, u.String(), *c.Prometheus, &http.Transport{
 		DialContext: d.dial, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeaderBytes,
-	}}, nil
+	}, env.word}, nil
 }
 
 func (p *prometheusProbe) probe(ctx context.Context) steadycast.Result {
@@ -113,7 +114,7 @@ func (p *prometheusProbe) judge(values []series) steadycast.Result {
 		case "up":
 			r = up("no data, which is taken as up")
 		case "down":
-			r = soft("the query gives no data, which is taken as down")
+			r = p.word.of(soft("the query gives no data, which is taken as down"))
 		}
 		return r
 	}
@@ -123,9 +124,9 @@ func (p *prometheusProbe) judge(values []series) steadycast.Result {
 		case math.IsNaN(s.value):
 			undefined = true
 		case p.set.Above != nil && s.value <= *p.set.Above:
-			return soft("%s is %v, not above %v", s.labels, s.value, *p.set.Above)
+			return p.word.of(soft("%s is %v, not above %v", s.labels, s.value, *p.set.Above))
 		case p.set.Below != nil && s.value >= *p.set.Below:
-			return soft("%s is %v, not below %v", s.labels, s.value, *p.set.Below)
+			return p.word.of(soft("%s is %v, not below %v", s.labels, s.value, *p.set.Below))
 		}
 	}
 	if undefined {

@@ -71,7 +71,7 @@ func (p *tcpProbe) talk(conn net.Conn) steadycast.Result {
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF) && len(buf) > 0:
-			return soft("%s answered %q, which does not match %q", p.target, clip(string(buf), 80), p.set.Expect)
+			return p.env.word.of(soft("%s answered %q, which does not match %q", p.target, clip(string(buf), 80), p.set.Expect))
 		case isTimeout(err) && len(buf) > 0:
 			return soft("timeout: %s had answered only %q, which does not match %q", p.target, clip(string(buf), 80), p.set.Expect)
 		default:

@@ -139,16 +139,11 @@ func (o *outside) look(ctx context.Context) bool {
 }
 
 func (o *outside) ask(ctx context.Context, c probe.Check, p netip.Prefix) steadycast.Result {
-	k, err := probe.Compile(about(c, p), o.env)
+	v, err := probe.CompileView(about(c, p), o.env)
 	if err != nil {
 		return steadycast.Result{Reason: fmt.Sprintf("%s: %v", c.Name, err)}
 	}
-	r := k.Run(ctx)
-	if r.Outcome == steadycast.Down && c.Timeout > 0 && r.Took >= c.Timeout {
-		// For a service no answer is a failure; a view has then not said that the route is gone.
-		r.Outcome, r.Class = steadycast.Unknown, steadycast.NoFailure
-	}
-	return r
+	return v.Ask(ctx)
 }
 
 // about puts a prefix into a view's words.

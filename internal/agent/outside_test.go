@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/internal/loopback"
 	"github.com/steadycast/steadycast/probe"
 )
 
@@ -65,29 +66,36 @@ func TestOutsideLooks(t *testing.T) {
 	}
 }
 
-// A view that does not answer in time has not said that a route is gone, of
-// whatever kind it is; one that answers has.
-func TestOutsideInTime(t *testing.T) {
+// A view that fails has not said that a route is gone, of whatever kind it is and
+// however it fails; one that answers has.
+func TestOutsideWord(t *testing.T) {
 	release := make(chan struct{})
 	glass := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/hangs" {
+		switch r.URL.Path {
+		case "/hangs":
 			select {
 			case <-release:
 			case <-r.Context().Done():
 			}
+		case "/breaks":
+			w.WriteHeader(http.StatusBadGateway)
+			return
 		}
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	defer glass.Close()
 	defer close(release)
+	const long, short = 30 * time.Second, 100 * time.Millisecond
 	for _, c := range []struct {
 		check probe.Check
 		want  steadycast.Outcome
 	}{
-		{probe.Check{Kind: "http", Target: glass.URL + "/hangs", Timeout: 100 * time.Millisecond}, steadycast.Unknown},
-		{probe.Check{Kind: "exec", Exec: &probe.Exec{Argv: []string{"/bin/sleep", "60"}}, Timeout: 100 * time.Millisecond}, steadycast.Unknown},
-		{probe.Check{Kind: "http", Target: glass.URL + "/gone", Timeout: 30 * time.Second}, steadycast.Down},
-		{probe.Check{Kind: "exec", Exec: &probe.Exec{Argv: []string{"/bin/false"}}, Timeout: 30 * time.Second}, steadycast.Down},
+		{probe.Check{Kind: "http", Target: glass.URL + "/hangs", Timeout: short}, steadycast.Unknown},
+		{probe.Check{Kind: "http", Target: glass.URL + "/breaks", Timeout: long}, steadycast.Unknown},
+		{probe.Check{Kind: "http", Target: "http://" + loopback.Own(t).String() + "/{prefix}", Timeout: long}, steadycast.Unknown},
+		{probe.Check{Kind: "exec", Exec: &probe.Exec{Argv: []string{"/bin/sleep", "60"}}, Timeout: short}, steadycast.Unknown},
+		{probe.Check{Kind: "http", Target: glass.URL + "/gone", Timeout: long}, steadycast.Down},
+		{probe.Check{Kind: "exec", Exec: &probe.Exec{Argv: []string{"/bin/false"}}, Timeout: long}, steadycast.Down},
 	} {
 		c.check.Name = "view"
 		if r := newOutside(nil, probe.Env{}, nil, nil).ask(t.Context(), c.check, netip.MustParsePrefix("192.0.2.1/32")); r.Outcome != c.want {

@@ -23,9 +23,9 @@ type Policy struct {
 	deepest int
 	// pools are all choices, those of names too; named are those with a name of
 	// their own, and steered the names, each at its index.
-	pools   []*pool
-	named   map[string]*pool
-	steered []*steered
+	pools      []*pool
+	named      map[string]*pool
+	steered    []*steered
 	conditions []condition
 	// dimensions of a site's health: the services that tell of them, or "".
 	dimensions [len(dimensionWords)]string

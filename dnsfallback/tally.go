@@ -16,7 +16,7 @@ type tally struct {
 	cookieNew, cookieGood, cookieBad atomic.Uint64
 	accepted, turnedAway, timedOut   atomic.Uint64 // connections
 	unsent                           atomic.Uint64 // that the kernel did not take
-	udp, tcp latencyTally
+	udp, tcp                         latencyTally
 }
 
 // latencyTally counts questions by how long they took, by latencyBounds; busy is the

@@ -86,7 +86,7 @@ func (q *asking) lay(answers []steadycast.GuardAnswer) bool {
 			return false
 		}
 	}
-	if q.orderOver(q.u.Unit) != nil || q.action == steadycast.Return && q.onHold() && q.holds(q.u.Unit) {
+	if q.orderOver(q.u.Unit) != nil || q.action == steadycast.Return && q.onHold() && q.holds(q.u) != "" {
 		return false
 	}
 	q.Numbered++

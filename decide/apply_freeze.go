@@ -70,12 +70,18 @@ func (a *applying) unlock(s Scope) string {
 	})
 }
 
-// resume ends `return: hold` for units that automation took out.
+// resume ends `return: hold` for units that automation took out, and takes a
+// person's word that what was away for long is not old.
 func (a *applying) resume(s Scope) string {
-	held := func(u *unitState) bool {
-		return u.Phase == steadycast.Out && u.Auto && !u.Resumed && a.holds(u.Unit)
+	out := func(u *unitState) bool {
+		return u.Phase == steadycast.Out && u.Auto && !u.Resumed && a.holds(u) != ""
 	}
+	held := func(u *unitState) bool { return out(u) || a.doubted(u.Unit) }
 	return a.each(s, orderGuard, "is on hold", held, func(u *unitState) {
+		a.trust(u.Unit)
+		if !out(u) {
+			return
+		}
 		u.Resumed = true
 		a.event(steadycast.Event{
 			Kind: steadycast.EventOrder, Site: u.Unit.Site, Prefix: u.Unit.Prefix,
@@ -103,12 +109,17 @@ func (a *applying) each(s Scope, guard, what string, fits func(*unitState) bool,
 	return ""
 }
 
-// holds reports whether a service of the unit has `return: hold`.
-func (s *state) holds(u steadycast.Unit) bool {
-	for _, i := range s.services(u) {
-		if s.Table.Services[i].Return == ReturnHold {
-			return true
+// holds says why a unit that is out returns only when a person resumes it; "" if it
+// need not wait for one. What must prove before it returns that its data are new does
+// that instead.
+func (s *state) holds(u *unitState) string {
+	for _, i := range s.services(u.Unit) {
+		switch v := &s.Table.Services[i]; {
+		case v.Return == ReturnHold:
+			return fmt.Sprintf("service %s has return hold: healthy or not, it stays out until a person resumes it", v.Name)
+		case v.OnlyNew > 0 && v.Require.Return == "" && !s.within(u.Changed, v.OnlyNew):
+			return fmt.Sprintf("service %s has only_new %s, and it was out for longer: it may have old data, and stays out until a person resumes it", v.Name, v.OnlyNew)
 		}
 	}
-	return false
+	return ""
 }

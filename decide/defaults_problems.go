@@ -174,11 +174,20 @@ func (c *critic) services() {
 		c.serviceSites(at, s)
 		c.word(at+".mode", s.Mode, ModeAuto, ModeApprove, ModeObserve)
 		c.word(at+".return", s.Return, ReturnAuto, ReturnHold)
+		if s.OnlyNew != 0 && (s.OnlyNew < time.Minute || s.OnlyNew > maxOnlyNew) {
+			c.say(at+".only_new", "%s is out of range; allowed: 1m0s to %s, or 0 for a site that is never too old", s.OnlyNew, maxOnlyNew)
+		}
+		if s.OnlyNew > 0 && len(s.Prefixes) == 0 {
+			c.say(at+".only_new", "is for a service that announces something, which a person can resume")
+		}
 		c.length(at+".require.withdraw", s.Require.Withdraw)
 		c.length(at+".require.return", s.Require.Return)
 		c.health(at+".health", s.Health, c.d.Services[i].Health)
 	}
 }
+
+// maxOnlyNew is the longest absence that a table may let pass.
+const maxOnlyNew = 365 * 24 * time.Hour
 
 // length bounds what stands in every entry of a table; whoever has the checks
 // judges what it says.

@@ -475,6 +475,10 @@ func (s *stage) table(args []string) []string {
 			for _, p := range strings.Split(v, "/") {
 				t.Ramp.Steps = append(t.Ramp.Steps, num(p))
 			}
+		case "only_new":
+			for i := range t.Services {
+				t.Services[i].OnlyNew, _ = time.ParseDuration(v)
+			}
 		case "return":
 			t.Services[0].Return = v
 		case "require_withdraw":

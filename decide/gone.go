@@ -22,8 +22,9 @@ import (
 //
 // The mark moves no route and no phase, spends no budget and counts in no floor;
 // only answers of DNS look at it. It ends with the first word of the site, or when
-// others see the service well. And it is for few: where more sites are silent than
-// the breaker lets fall, it is rather this side that is deaf.
+// others see the service well; of a service with only_new, after a longer absence,
+// with a person's word. And it is for few: where more sites are silent than the
+// breaker lets fall, it is rather this side that is deaf.
 
 // goneAfter is the least silence.
 const goneAfter = 5 * time.Second
@@ -57,10 +58,16 @@ type Gone struct {
 	QuietMS int64            `json:"quiet_ms"`
 	// By are the vantages that saw it down, in order of name.
 	By []string `json:"by"`
+	// Back is when it was heard, or seen well, again, after longer than its service's
+	// only_new: what it has may be old, and a person has to resume it. 0: it is not back.
+	Back Time `json:"back,omitempty"`
 }
 
 // String says why it is believed: `nothing heard for 6s, and ams, lon, nyc see it down`.
 func (g *Gone) String() string {
+	if g.Back != 0 {
+		return fmt.Sprintf("back after %s, and may have old data: a person has to resume it", time.Duration(g.Back-g.Since)*time.Millisecond)
+	}
 	return fmt.Sprintf("nothing heard for %s, and %s see it down",
 		(time.Duration(g.QuietMS) * time.Millisecond).Round(time.Second), strings.Join(g.By, ", "))
 }
@@ -111,7 +118,7 @@ func (a *applying) gone(d Decide) string {
 		s, _ := a.Table.Service(x.Service)
 		switch {
 		case marked && b.enough && b.passing >= b.quorum:
-			a.unmark(x.Site, x.Service, fmt.Sprintf("%d of %d voices see it well", b.passing, b.voices))
+			a.returns(x.Site, x.Service, fmt.Sprintf("%d of %d voices see it well", b.passing, b.voices))
 		case !marked && x.QuietMS >= s.goneAfter().Milliseconds() && x.QuietMS <= int64(maxTime) && b.down() && !b.conflict():
 			fresh = append(fresh, Gone{Site: x.Site, Service: x.Service, Since: a.LT, Fence: a.Fence, QuietMS: x.QuietMS, By: a.failing(x.Site, evidence)})
 		}
@@ -213,7 +220,43 @@ func (a *applying) heard() {
 func (a *applying) speaks(site string) {
 	for _, g := range a.Gone {
 		if g.Site == site {
-			a.unmark(site, g.Service, "it is heard again")
+			a.returns(site, g.Service, "it is heard again")
+		}
+	}
+}
+
+// returns ends a mark, but for one that stood for longer than only_new: that waits
+// for a person from then on.
+func (a *applying) returns(site, service, why string) {
+	i, _ := goneAt(a.Gone, site, service)
+	g := a.Gone[i]
+	s, _ := a.Table.Service(service)
+	switch {
+	case g.Back != 0:
+	case s.OnlyNew > 0 && !a.within(g.Since, s.OnlyNew):
+		g.Back = a.LT
+		a.Gone = slices.Clone(a.Gone)
+		a.Gone[i] = g
+		a.event(steadycast.Event{Kind: steadycast.EventAlarm, Site: site, Service: service, From: "gone", To: "on hold", Reason: why + ": " + g.String()})
+	default:
+		a.unmark(site, service, why)
+	}
+}
+
+// doubted reports whether names wait for a person's word on a service of the unit.
+func (s *state) doubted(u steadycast.Unit) bool {
+	return slices.ContainsFunc(s.services(u), func(i int) bool {
+		k, ok := goneAt(s.Gone, u.Site, s.Table.Services[i].Name)
+		return ok && s.Gone[k].Back != 0
+	})
+}
+
+// trust ends the marks of a unit's services that wait for a person.
+func (a *applying) trust(u steadycast.Unit) {
+	for _, i := range a.services(u) {
+		name := a.Table.Services[i].Name
+		if k, ok := goneAt(a.Gone, u.Site, name); ok && a.Gone[k].Back != 0 {
+			a.unmark(u.Site, name, a.e.Actor+": "+a.e.Reason)
 		}
 	}
 }
@@ -228,7 +271,7 @@ func (a *applying) unmark(site, service, why string) {
 func (a *applying) settleGone() {
 	a.Gone = keep(a.Gone, func(g Gone) bool {
 		s, ok := a.Table.Service(g.Service)
-		return ok && slices.Contains(s.Sites, g.Site)
+		return ok && slices.Contains(s.Sites, g.Site) && (g.Back == 0 || s.OnlyNew > 0)
 	})
 }
 
@@ -239,7 +282,7 @@ func (s *state) soundGone() error {
 		switch {
 		case i > 0 && s.Gone[i-1].compare(g) >= 0:
 			return errors.New("the marks of what is gone are out of order")
-		case !ok || !slices.Contains(v.Sites, g.Site) || g.Since < 0 || g.Since > s.LT || g.QuietMS < 0 || g.QuietMS > int64(maxTime) || len(g.By) == 0:
+		case !ok || !slices.Contains(v.Sites, g.Site) || g.Since < 0 || g.Since > s.LT || g.QuietMS < 0 || g.QuietMS > int64(maxTime) || len(g.By) == 0 || g.Back != 0 && (g.Back <= g.Since || g.Back > s.LT):
 			return fmt.Errorf("%s of %s is gone since %d, seen by %d, which cannot be", g.Service, g.Site, g.Since, len(g.By))
 		}
 	}

@@ -182,6 +182,8 @@ func TestGoneSnapshots(t *testing.T) {
 		{`"by":["ams","lon","nyc","par"]`, `"by":[]`},
 		{`"quiet_ms":6000`, `"quiet_ms":-1`},
 		{`"gone":[{"site":"fra"`, `"gone":[{"site":"zrh"`},
+		{`"by":["ams","lon","nyc","par"]`, `"by":["ams","lon","nyc","par"],"back":-1`},
+		{`"by":["ams","lon","nyc","par"]`, `"by":["ams","lon","nyc","par"],"back":900000000000`},
 	} {
 		was := string(s.f.Snapshot())
 		now := strings.Replace(was, bad[0], bad[1], 1)

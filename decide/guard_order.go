@@ -8,7 +8,7 @@ import (
 
 // orderGuard: what people said stands above automation. An order decides alone;
 // a service may also be told to act only with a person (mode approve), never
-// (mode observe), or to return only when a person says so (return hold).
+// (mode observe), or to return only when a person says so (return hold, only_new).
 func (q *asking) orderGuard() verdictOf {
 	u := q.u
 	if o := q.orderOver(u.Unit); o != nil {
@@ -28,9 +28,11 @@ func (q *asking) orderGuard() verdictOf {
 			}
 			return refuses(0, fmt.Sprintf("steadycast %s %s", verb, u.Unit),
 				"service %s has mode observe: it only says what it would do", s.Name)
-		case q.action == steadycast.Return && s.Return == ReturnHold && q.onHold():
-			return refuses(0, fmt.Sprintf("steadycast announce %s", u.Unit),
-				"service %s has return hold: healthy or not, it stays out until a person resumes it", s.Name)
+		}
+	}
+	if q.action == steadycast.Return && q.onHold() {
+		if why := q.holds(u); why != "" {
+			return refuses(0, fmt.Sprintf("steadycast announce %s", u.Unit), "%s", why)
 		}
 	}
 	for _, i := range q.services(u.Unit) {

@@ -216,7 +216,7 @@ func (s *state) unitView(u *unitState) UnitView {
 		v.Order = o.Order.Kind
 	}
 	v.OnHold = v.Order == steadycast.OrderNone && u.Phase == steadycast.Out && u.Auto && !u.Resumed && u.Pardon == noPardon &&
-		s.holds(u.Unit) && s.health(u.Unit).ok
+		s.holds(u) != "" && s.health(u.Unit).ok
 	v.Recalled = u.Pardon == sparesAll && u.Phase != steadycast.In
 	v.Backup, v.NamesLeftMS = s.backup(u.Unit), int64(s.namesLeft(u.Unit))
 	for _, d := range s.Decisions {

@@ -27,6 +27,11 @@ type Explanation struct {
 // a method draws, it draws anew.
 func (t *Table) Explain(name, typ string, client netip.Prefix) (Explanation, error) {
 	e := Explanation{Version: t.version, Records: []string{}, Branch: []string{}}
+	if t.mute {
+		next := *t
+		next.mute, t = false, &next
+		e.Branch = append(e.Branch, "nothing is answered: the state is older than no_response; else it would be this")
+	}
 	n, err := parseName(name, root)
 	if err != nil {
 		return e, fmt.Errorf("%q is no name: %w", name, err)

@@ -108,7 +108,7 @@ func (a *responder) respond(dst, packet []byte, t *Table, from netip.AddrPort, n
 func (a *responder) answer(dst, packet []byte, t *Table, from netip.AddrPort, now moment, stream bool) []byte {
 	q, x := &a.q, &a.x
 	v := q.read(packet)
-	if v == readDrop || from.Port() == 0 {
+	if v == readDrop || from.Port() == 0 || t.mute {
 		a.tally.dropped.Add(1)
 		return dst
 	}

@@ -13,6 +13,17 @@ type Table struct {
 	policy   *Policy
 	maps     *Maps
 	steering *steering
+	// mute: nothing is answered.
+	mute bool
+}
+
+// Muted is the same table, of which nothing is answered: its state is too old for
+// any answer to be better than that of another server. Who asks is not told why,
+// since a resolver that is refused may give up and one that hears nothing asks on.
+func (t *Table) Muted() *Table {
+	next := *t
+	next.mute = true
+	return &next
 }
 
 // Table joins the policy with the maps, which may be nil, and the state of the fleet.

@@ -25,6 +25,10 @@ type DNS struct {
 	// MinimalAfter is how long they may be stale before only plain anycast addresses
 	// are answered, for names that have some; default 0, never.
 	MinimalAfter time.Duration `yaml:"minimal_after"`
+	// NoResponse is how long they may be stale before nothing is answered any more, so
+	// that resolvers ask another server; default 0, never. Where no ledger can be heard
+	// by any node, all of them fall silent: then nobody answers rather than wrongly.
+	NoResponse time.Duration `yaml:"no_response"`
 	// Remember is how old the state on disk may be for a server that starts to answer
 	// from it; default 24h. 0 waits until the fleet's state is heard.
 	Remember time.Duration `yaml:"remember"`
@@ -81,6 +85,7 @@ func (j *judge) dns() {
 	}{
 		{"dns.stale_after", d.StaleAfter, 15 * time.Second, 24 * time.Hour, false}, // an election takes a few seconds, and is no loss
 		{"dns.minimal_after", d.MinimalAfter, time.Minute, 30 * 24 * time.Hour, true},
+		{"dns.no_response", d.NoResponse, time.Minute, 30 * 24 * time.Hour, true},
 		{"dns.remember", d.Remember, time.Minute, 30 * 24 * time.Hour, true},
 	} {
 		if t.offAllowed && t.value == 0 {
@@ -101,6 +106,12 @@ func (j *judge) dns() {
 		if c.value < 1 || c.value > c.high {
 			j.say(r, c.path, "%d is out of range; allowed: 1 to %d", c.value, c.high)
 		}
+	}
+	if d.NoResponse > 0 && d.NoResponse < d.StaleAfter {
+		j.say(r, "dns.no_response", "%v is shorter than stale_after (%v), before which nothing is stale", d.NoResponse, d.StaleAfter)
+	}
+	if d.NoResponse > 0 && d.MinimalAfter >= d.NoResponse {
+		j.say(r, "dns.minimal_after", "%v is not before no_response (%v), after which nothing is answered at all", d.MinimalAfter, d.NoResponse)
 	}
 	if l := d.Metrics; l != "off" {
 		ap, err := netip.ParseAddrPort(l)

@@ -77,6 +77,7 @@ type sheet struct {
 	Mode     answers.Mode
 	ModeWhy  string
 	Stale    string // why the answers are; empty while they are not
+	Silent   bool   // so stale that none are given
 	// Refused says why a newer table, or map, is not used; empty if none.
 	Refused    string
 	RefusedMap string
@@ -351,7 +352,7 @@ func (k *keeper) watch() bool {
 	}
 	t := k.sheet.Table
 	mode, _ := k.mode(now)
-	return t == nil || mode != k.sheet.Mode || !t.Until().IsZero() && !now.Before(t.Until())
+	return t == nil || mode != k.sheet.Mode || k.silent(now) != k.sheet.Silent || !t.Until().IsZero() && !now.Before(t.Until())
 }
 
 // mode is the rung of the ladder that this server stands on, and why: the one that
@@ -370,6 +371,12 @@ func (k *keeper) mode(now time.Time) (answers.Mode, string) {
 	return mode, why
 }
 
+// silent: the answers are older than any that are given.
+func (k *keeper) silent(now time.Time) bool {
+	after := k.node.DNS.NoResponse
+	return after > 0 && k.sheet.Stale != "" && now.Sub(k.lostAt) >= after
+}
+
 // renew makes a table of what is known, and has it answered from.
 func (k *keeper) renew() {
 	now := time.Now()
@@ -379,8 +386,12 @@ func (k *keeper) renew() {
 		return // not everything is known yet
 	}
 	mode, why := k.mode(now)
+	silent := k.silent(now)
 	k.version = max(k.version+1, uint64(now.UnixMilli()))
 	t := k.policy.Table(k.version, k.maps, answers.StateIn(&k.state.View, now, mode))
+	if silent {
+		t = t.Muted()
+	}
 	if k.server == nil {
 		s, err := k.serve(t)
 		if err != nil {
@@ -394,6 +405,13 @@ func (k *keeper) renew() {
 	k.state.Version = k.version
 	k.sheet.Table, k.sheet.Since = t, now
 	k.sheet.Mode, k.sheet.ModeWhy = mode, why
+	if silent != k.sheet.Silent {
+		if k.sheet.Silent = silent; silent {
+			k.log.Error("nothing is answered any more: the state is too old", "no_response", k.node.DNS.NoResponse, "why", k.sheet.Stale)
+		} else {
+			k.log.Info("questions are answered again")
+		}
+	}
 	k.sheet.Revision, k.sheet.Position = k.state.inUse().Revision, k.state.View.Fence.String()
 }
 

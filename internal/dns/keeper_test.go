@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	mdns "github.com/miekg/dns"
 	"golang.org/x/sys/unix"
 
 	"github.com/steadycast/steadycast/dnsfallback"
@@ -245,6 +246,36 @@ func TestStale(t *testing.T) {
 	eventually(t, "it is minimal", func() bool { s, _, _ := r.show(); return s.Mode == answers.Minimal })
 	r.answers(t, "www.example.com", "192.0.2.80")
 	r.answers(t, "static.example.com", "192.0.2.99")
+}
+
+// What is older than no_response is not answered from, and the self-test says so;
+// what is heard again is.
+func TestNoResponse(t *testing.T) {
+	r := begin(t, t.TempDir(), func(c *config.DNS) { c.NoResponse = time.Hour })
+	r.source.commit(view(t, 1, table, "fra"))
+	r.answers(t, "www.example.com", "192.0.2.2")
+	r.source.lose(59 * time.Minute)
+	eventually(t, "it is stale", func() bool { s, _, _ := r.show(); return s.Stale != "" })
+	r.answers(t, "www.example.com", "192.0.2.2")
+	r.source.lose(2 * time.Hour)
+	eventually(t, "it is silent", func() bool { s, _, _ := r.show(); return s.Silent })
+	s, server, _ := r.show()
+	if err := server.SelfTest(t.Context()); err == nil || !strings.Contains(err.Error(), "nothing is answered") {
+		t.Errorf("the self-test says %v", err)
+	}
+	e, err := s.Table.Explain("www.example.com", "A", netip.MustParsePrefix("203.0.113.7/32"))
+	if err != nil || len(e.Records) != 1 || !strings.Contains(e.Branch[0], "nothing is answered") {
+		t.Errorf("%v, %+v", err, e)
+	}
+	m := new(mdns.Msg)
+	m.SetQuestion("www.example.com.", mdns.TypeA)
+	c := mdns.Client{Timeout: 200 * time.Millisecond}
+	if got, _, err := c.Exchange(m, server.Addresses()[0].String()); err == nil {
+		t.Errorf("it answers %v", got)
+	}
+	r.source.lose(0)
+	eventually(t, "it answers again", func() bool { s, _, _ := r.show(); return !s.Silent && s.Stale == "" })
+	r.answers(t, "www.example.com", "192.0.2.2")
 }
 
 // A ledger that is behind what was answered from is no news: its word keeps nothing fresh.

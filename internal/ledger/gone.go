@@ -55,7 +55,7 @@ func (l *leader) returned(now time.Duration) []string {
 	}
 	var sites []string
 	for _, c := range l.fresh(now) {
-		if slices.ContainsFunc(l.view.Gone, func(g decide.Gone) bool { return g.Site == c[0].Site }) {
+		if slices.ContainsFunc(l.view.Gone, func(g decide.Gone) bool { return g.Site == c[0].Site && g.Back == 0 }) {
 			sites = append(sites, c[0].Site)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // serialised by write.
 type session struct {
 	r    *Router
-	c    *net.TCPConn
+	c    net.Conn
 	peer netip.Addr
 
 	write sync.Mutex

@@ -44,6 +44,9 @@ type Options struct {
 	// ReceiveBuffer limits the kernel's receive buffer, in octets; 0 leaves it.
 	// With StopReading, a small one fills soon.
 	ReceiveBuffer int
+	// Behind puts something between the peers and the router, which it hears through
+	// what that gives back; nil for nothing.
+	Behind func(net.Listener) net.Listener
 }
 
 // Event is one prefix announced or withdrawn by one peer. When a session ends,
@@ -78,7 +81,7 @@ const (
 // reads.
 type Router struct {
 	o      Options
-	l      *net.TCPListener
+	l      net.Listener
 	events chan Event
 	done   sync.WaitGroup
 
@@ -115,8 +118,12 @@ func Listen(o Options) (*Router, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sink: %w", err)
 	}
+	var in net.Listener = l
+	if o.Behind != nil {
+		in = o.Behind(l)
+	}
 	r := &Router{
-		o: o, l: l, events: make(chan Event, eventBuffer), news: make(chan struct{}),
+		o: o, l: in, events: make(chan Event, eventBuffer), news: make(chan struct{}),
 		sessions: map[netip.Addr]*session{}, all: map[*session]struct{}{},
 		table: Table{}, updates: map[netip.Addr]uint64{},
 	}
@@ -218,7 +225,7 @@ func (r *Router) emit(e Event) {
 
 func (r *Router) accept() {
 	for {
-		c, err := r.l.AcceptTCP()
+		c, err := r.l.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}

@@ -21,6 +21,7 @@ import (
 func newDemoCommand(c *cli) *cobra.Command {
 	var (
 		sites    int
+		nodes    int
 		scenario string
 		howLong  time.Duration
 		lines    bool
@@ -36,7 +37,7 @@ func newDemoCommand(c *cli) *cobra.Command {
 		Long: `Runs a fleet of sites in this one process, without privileges: real agents that
 watch each other over mutual TLS, voters of a replicated ledger and BGP speakers
 on 127.0.0.x, a router that they announce one anycast prefix to, and a web
-service each. Without --scenario it stays up and says what to type in another
+service each. A site has one node, or with --nodes several, each of which announces. Without --scenario it stays up and says what to type in another
 terminal; the key of the operator who may give orders lies beside its socket.
 
 Scenarios, each of which ends with exit code 0 only if what should have happened
@@ -46,7 +47,7 @@ floor is kept:
 
 ` + stories.String(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o := demo.Options{Sites: sites, Socket: c.socket, JSON: lines, Out: c.out, Version: buildVersion(), Command: program()}
+			o := demo.Options{Sites: sites, Nodes: nodes, Socket: c.socket, JSON: lines, Out: c.out, Version: buildVersion(), Command: program()}
 			if !cmd.Flags().Changed("socket") && os.Getenv("STEADYCAST_SOCKET") == "" {
 				dir, err := os.MkdirTemp("", "steadycast-demo-")
 				if err != nil {
@@ -69,6 +70,9 @@ floor is kept:
 					return usageError(err)
 				}
 				o.Scenario = &s
+				if !cmd.Flags().Changed("sites") {
+					o.Sites = max(sites, s.Sites)
+				}
 			}
 			if verbose {
 				o.Log = slog.New(slog.NewTextHandler(c.err, nil))
@@ -88,7 +92,8 @@ floor is kept:
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&sites, "sites", 3, "how many sites, 1 to 10; one decides alone, two have a witness, more have three voters")
+	f.IntVar(&sites, "sites", 3, "how many sites, 1 to 10; one decides alone, two have a witness, more have three voters;\nat least as many as the scenario needs")
+	f.IntVar(&nodes, "nodes", 0, "how many nodes at each site, 1 to 4, each of which announces; default 1, or what the scenario needs")
 	f.StringVar(&dns, "dns", "127.0.0.1:5300", "where to answer for the zone demo.test, or off; www.demo.test has the addresses of the sites that serve")
 	f.StringVar(&scenario, "scenario", "", "run this scenario and end: "+strings.Join(demo.Names(), ", "))
 	f.DurationVar(&howLong, "for", 0, "end after this long; 0 means not by itself")

@@ -8,10 +8,10 @@ import (
 	"github.com/steadycast/steadycast/internal/api"
 )
 
-// newFaultCommand makes a fault at a site of a demo; no other daemon takes it.
+// newFaultCommand makes a fault at a site of a demo, or at one node of it; no other daemon takes it.
 func newFaultCommand(c *cli, what, short, said string) *cobra.Command {
 	return &cobra.Command{
-		Use: what + " SITE", Short: short, GroupID: groupLab, Args: cobra.ExactArgs(1),
+		Use: what + " SITE|SITE/NODE", Short: short, GroupID: groupLab, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client := c.client()
 			defer client.Close()

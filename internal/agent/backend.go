@@ -44,7 +44,11 @@ func (b *Backend) Snapshot() *api.Snapshot {
 	s.Sites, s.Alarms = slices.Clone(s.Sites), slices.Clone(s.Alarms)
 	for _, a := range b.Agents[1:] {
 		if more := a.snapshot.Load(); more != nil {
-			s.Sites = append(s.Sites, more.Sites...)
+			for _, x := range more.Sites {
+				if !slices.ContainsFunc(s.Sites, func(y api.Site) bool { return y.Name == x.Name }) {
+					s.Sites = append(s.Sites, x) // of a site of several nodes its first speaks; it tells of the others
+				}
+			}
 			s.Alarms = append(s.Alarms, more.Alarms...)
 			s.Counts = addCounts(s.Counts, more.Counts)
 		}

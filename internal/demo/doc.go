@@ -18,6 +18,10 @@
 // It answers for the zone demo.test, whose name www has the addresses of the
 // sites that the ledger's state lets clients be sent to.
 //
+// A site has one node or several ([Options].Nodes). Where it has several, and where a
+// scenario is about them, each site has an address of its own beside the anycast
+// prefix, to which the names lead and which the others cover as backup.
+//
 // A scenario is a fault, what should follow, and a verdict taken from the
 // router's table and the invariants: [Scenarios]. Every UPDATE the router heard and every request
 // the client lost is emitted with its time, so that an outside reader can judge

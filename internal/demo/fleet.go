@@ -26,8 +26,8 @@ import (
 )
 
 // The demo's numbering: the router on 127.0.0.1, site i on 127.0.0.(11+i) with its
-// links on 127.0.0.(61+i) and its voter on 127.0.0.(111+i), each site its own AS
-// (RFC 6996).
+// links on 127.0.0.(61+i) and its voter on 127.0.0.(111+i), its second node on
+// 127.0.1.(11+i) and so on; each site its own AS (RFC 6996).
 const (
 	fleetName = "demo"
 	// operatorName is who signs the orders.
@@ -35,6 +35,7 @@ const (
 	routerASN    = 64512
 	siteASN      = 64601
 	maxSites     = len(names)
+	maxNodes     = 4
 	votersOf     = 3 // sites have a voter, where there is more than one
 )
 
@@ -47,6 +48,8 @@ const witnessName = "wit"
 type Options struct {
 	// Sites is how many, 1…10; the first are called fra, ams, lhr.
 	Sites int
+	// Nodes is how many each site has, 1…4; 0 is 1, or what the scenario needs.
+	Nodes int
 	// Socket of the API.
 	Socket string
 	// Key is where the operator's key of the demo is kept while it runs, for those
@@ -76,12 +79,13 @@ var ErrFailed = errors.New("the scenario failed")
 // fleet is the running demo.
 type fleet struct {
 	o        Options
-	sites    []*site               // the witness last
-	speakers map[netip.Addr]string // by source address
+	sites    []*site              // the witness last
+	speakers map[netip.Addr]*node // by source address
 	net      *network
 	world    *world
 	router   *sink.Router
 	watch    *watch
+	owns     []*watch // of the sites' own addresses
 	report   *report
 	ring     *api.Ring
 	record   *record
@@ -114,19 +118,43 @@ func with(ctx context.Context, o Options, then func(context.Context, *fleet) err
 	if o.Scenario != nil && o.Sites < 3 {
 		return fmt.Errorf("--sites %d: a scenario needs 3 or more, so that guards have something to guard", o.Sites)
 	}
+	if o.Scenario != nil && o.Sites < o.Scenario.Sites {
+		return fmt.Errorf("--sites %d: the scenario %s needs %d or more, so that enough others look on", o.Sites, o.Scenario.Name, o.Scenario.Sites)
+	}
+	least := 1
+	if o.Scenario != nil {
+		least = max(o.Scenario.nodes, 1)
+	}
+	if o.Nodes == 0 {
+		o.Nodes = least
+	}
+	switch {
+	case o.Nodes < 1 || o.Nodes > maxNodes:
+		return fmt.Errorf("--nodes %d: allowed are 1…%d", o.Nodes, maxNodes)
+	case o.Nodes < least:
+		return fmt.Errorf("--nodes %d: the scenario %s needs %d or more at each site", o.Nodes, o.Scenario.Name, least)
+	case o.Nodes > 1 && o.Sites == 1:
+		return fmt.Errorf("--nodes %d: a site alone has one node, since its nodes share a place in a ledger; use --sites 2 or more", o.Nodes)
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &fleet{
-		o: o, speakers: map[netip.Addr]string{}, net: newNetwork(),
+		o: o, speakers: map[netip.Addr]*node{}, net: newNetwork(),
 		report: &report{w: o.Out, json: o.JSON, start: time.Now()}, ring: api.NewRing(1 << 14),
 	}
 	f.record = &record{add: f.passOn}
 	for i, name := range names[:o.Sites] {
-		f.sites = append(f.sites, &site{name: name, number: i})
+		s := newSite(name, i, o.Nodes)
+		if o.Nodes > 1 || o.Scenario != nil && o.Scenario.owns {
+			s.own = netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(11 + i)}), 32)
+		}
+		f.sites = append(f.sites, s)
 	}
 	if o.Sites == 2 {
-		f.sites = append(f.sites, &site{name: witnessName, number: 2, witness: true})
+		s := newSite(witnessName, 2, 1)
+		s.witness = true
+		f.sites = append(f.sites, s)
 	}
 	// Agents and helpers end first, then what they talk to.
 	var ends []func()
@@ -167,7 +195,9 @@ func (f *fleet) live(ctx context.Context) error {
 
 // surround makes what is around the fleet: the router, the services, the world.
 func (f *fleet) surround(ends *[]func()) (err error) {
-	f.router, err = sink.Listen(sink.Options{Address: "127.0.0.1:0", ASN: routerASN, RouterID: netip.MustParseAddr("127.0.0.1")})
+	f.router, err = sink.Listen(sink.Options{
+		Address: routerAddress.String() + ":0", ASN: routerASN, RouterID: routerAddress, Behind: f.net.behind,
+	})
 	if err != nil {
 		return fmt.Errorf("router: %w", err)
 	}
@@ -176,14 +206,19 @@ func (f *fleet) surround(ends *[]func()) (err error) {
 		return fmt.Errorf("anchors: %w", err)
 	}
 	*ends = append(*ends, f.world.close)
-	for _, s := range f.announcers() {
-		f.speakers[s.hostAddress()] = s.name
-		if s.service, err = newService(s.name, s.hostAddress(), f.net); err != nil {
-			return err
-		}
-		*ends = append(*ends, s.service.close)
-	}
 	f.watch = newWatch(anycast, f.speakers)
+	for _, s := range f.announcers() {
+		if s.own.IsValid() {
+			f.owns = append(f.owns, newWatch(s.own, f.speakers))
+		}
+		for _, n := range s.nodes {
+			f.speakers[n.hostAddress()] = n
+			if n.service, err = newService(n.name, n.hostAddress(), f.net); err != nil {
+				return err
+			}
+			*ends = append(*ends, n.service.close)
+		}
+	}
 	if f.writer, err = openWriter(); err != nil {
 		return fmt.Errorf("writer: %w", err)
 	}
@@ -195,11 +230,11 @@ func (f *fleet) surround(ends *[]func()) (err error) {
 // alone, else three voters with certificates of the demo's own authority.
 func (f *fleet) decide(ctx context.Context, ends *[]func()) error {
 	if len(f.sites) == 1 {
-		own, err := ledger.Open("", f.table(), ledger.Options{Fleet: fleetName, Node: f.sites[0].node(), Log: f.o.Log})
+		own, err := ledger.Open("", f.table(), ledger.Options{Fleet: fleetName, Node: f.sites[0].host().id, Log: f.o.Log})
 		if err != nil {
 			return err
 		}
-		f.sites[0].ledger = own
+		f.sites[0].host().ledger = own
 		own.OnEvents(f.record.teller())
 		*ends = append(*ends, func() { own.Close() })
 		return nil
@@ -213,29 +248,30 @@ func (f *fleet) decide(ctx context.Context, ends *[]func()) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range f.sites {
-		if err := s.enrol(ca, dir); err != nil {
+	for _, n := range f.nodes() {
+		if err := n.enrol(ca, dir); err != nil {
 			return err
 		}
-		if s.mesh, err = takePort(s.linkAddress()); err != nil {
+		if n.mesh, err = takePort(n.linkAddress()); err != nil {
 			return err
 		}
-		*ends = append(*ends, s.mesh.close)
+		*ends = append(*ends, n.mesh.close)
 	}
 	if err := f.appoint(dir, ends); err != nil {
 		return fmt.Errorf("operator: %w", err)
 	}
 	f.voters = &voters{fleet: fleetName, dir: dir, net: f.net, log: f.o.Log, record: f.record, said: f.voterSaid}
 	for _, s := range f.sites[:votersOf] {
-		p, err := takePort(s.seatAddress())
+		n := s.host()
+		p, err := takePort(n.seatAddress())
 		if err != nil {
 			return err
 		}
-		ear, err := takePort(s.seatAddress())
+		ear, err := takePort(n.seatAddress())
 		if err != nil {
 			return err
 		}
-		f.voters.seats = append(f.voters.seats, seat{site: s.name, node: s.node(), port: p, ear: ear, creds: s.creds})
+		f.voters.seats = append(f.voters.seats, seat{site: s.name, node: n.id, port: p, ear: ear, creds: n.creds})
 	}
 	if err := openVoters(f.voters); err != nil {
 		return err
@@ -244,8 +280,8 @@ func (f *fleet) decide(ctx context.Context, ends *[]func()) error {
 	if err := f.voters.init(ctx, f.table(), f.pen.Operator); err != nil {
 		return fmt.Errorf("the ledger did not begin: %w", err)
 	}
-	for _, s := range f.sites {
-		c, err := s.join(f)
+	for _, n := range f.nodes() {
+		c, err := n.join(f)
 		if err != nil {
 			return err
 		}
@@ -284,6 +320,28 @@ func (f *fleet) announcers() (out []*site) {
 	return out
 }
 
+// nodes of all sites.
+func (f *fleet) nodes() (out []*node) {
+	for _, s := range f.sites {
+		out = append(out, s.nodes...)
+	}
+	return out
+}
+
+// ledger is that of the first node, which is as good as any.
+func (f *fleet) ledger() ledger.Ledger { return f.sites[0].host().ledger }
+
+// prefixes are all that any node may announce.
+func (f *fleet) prefixes() []netip.Prefix {
+	out := []netip.Prefix{anycast}
+	for _, s := range f.sites {
+		if s.own.IsValid() {
+			out = append(out, s.own)
+		}
+	}
+	return out
+}
+
 // names of the announcing sites.
 func (f *fleet) names() (out []string) {
 	for _, s := range f.announcers() {
@@ -309,8 +367,13 @@ func (f *fleet) table() decide.Table {
 func (f *fleet) places() (out []decide.Place) {
 	for _, s := range f.sites {
 		p := decide.Place{Name: s.name, Witness: s.witness}
-		if s.mesh != nil {
-			p.Nodes = []decide.Node{{Name: s.node(), Mesh: s.mesh.addr}}
+		if s.own.IsValid() {
+			p.Own = []netip.Prefix{s.own}
+		}
+		for _, n := range s.nodes {
+			if n.mesh != nil {
+				p.Nodes = append(p.Nodes, decide.Node{Name: n.id, Mesh: n.mesh.addr})
+			}
 		}
 		out = append(out, p)
 	}
@@ -342,38 +405,47 @@ func (f *fleet) passOn(e steadycast.Event) {
 
 // start runs every site, the client and the API.
 func (f *fleet) start(ctx context.Context, running *sync.WaitGroup, fail context.CancelCauseFunc) error {
-	f.backend = &agent.Backend{Ledger: f.sites[0].ledger, Ring: f.ring, Breaks: f.breaks}
+	f.backend = &agent.Backend{Ledger: f.ledger(), Ring: f.ring, Breaks: f.breaks}
 	running.Go(func() { f.listen(ctx) })
 	running.Go(func() { f.follow(ctx) })
 	if f.voters != nil {
 		running.Go(func() { f.voters.follow(ctx) })
 	}
-	for _, s := range f.sites {
-		if err := s.employ(f); err != nil {
+	for _, n := range f.nodes() {
+		if err := n.employ(f); err != nil {
 			return err
 		}
-		f.backend.Agents = append(f.backend.Agents, s.agent)
+		f.backend.Agents = append(f.backend.Agents, n.agent)
 		running.Go(func() {
-			if err := s.run(ctx); err != nil {
+			if err := n.run(ctx); err != nil {
 				fail(err)
 			}
 		})
 	}
-	f.client = &client{
-		patient: f.o.Scenario != nil && f.o.Scenario.patient,
-		routes:  f.watch.preferred,
-		target: func(a netip.Addr) (string, netip.AddrPort) {
-			name := f.speakers[a]
-			return name, f.site(name).service.addr
-		},
-		lost: func(site string, flow int, why string) {
-			f.report.line(time.Now(), Line{Kind: "loss", Site: site, Flow: &flow, Reason: why})
-		},
-	}
+	f.client = f.newClient(f.watch)
 	if err := f.name(ctx, running); err != nil {
 		return err
 	}
 	return f.serve(ctx, running)
+}
+
+// newClient is one that goes where the router's table sends it.
+func (f *fleet) newClient(w *watch) *client {
+	about := ""
+	if w != f.watch {
+		about = w.prefix.String()
+	}
+	return &client{
+		patient: f.o.Scenario != nil && f.o.Scenario.patient,
+		routes:  w.preferred,
+		target: func(a netip.Addr) (string, netip.AddrPort) {
+			n := f.speakers[a]
+			return n.name, n.service.addr
+		},
+		lost: func(site string, flow int, why string) {
+			f.report.line(time.Now(), Line{Kind: "loss", Site: site, Prefix: about, Flow: &flow, Reason: why})
+		},
+	}
 }
 
 // serve opens the API's socket.
@@ -392,14 +464,26 @@ func (f *fleet) serve(ctx context.Context, running *sync.WaitGroup) error {
 	return nil
 }
 
-// breaks makes a fault at a site.
-func (f *fleet) breaks(site, what string) error {
-	s := f.site(site)
-	if s == nil || s.service == nil {
-		return fmt.Errorf("no site %q; there are %v", site, f.names())
+// breaks makes a fault at a site, or at one node: SITE/NODE.
+func (f *fleet) breaks(at, what string) error {
+	name, id, one := strings.Cut(at, "/")
+	s := f.site(name)
+	if s == nil || s.witness {
+		return fmt.Errorf("no site %q; there are %v", name, f.names())
 	}
-	f.report.line(time.Now(), Line{Kind: "fault", Site: site, Reason: what})
-	return s.service.fault(what)
+	hit := s.nodes
+	if one {
+		if hit = slices.DeleteFunc(slices.Clone(hit), func(n *node) bool { return n.id != id }); len(hit) == 0 {
+			return fmt.Errorf("no node %q at %s; its nodes are %s-1…%d", id, name, name, len(s.nodes))
+		}
+	}
+	f.report.line(time.Now(), Line{Kind: "fault", Site: name, Node: id, Reason: what})
+	for _, n := range hit {
+		if err := n.service.fault(what); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stopVoter halts one: its process stands still and answers nobody, until every
@@ -419,15 +503,20 @@ func (f *fleet) listen(ctx context.Context) {
 			if !ok {
 				return
 			}
-			u, about := f.watch.heard(e)
-			if !about {
-				continue
+			for _, w := range slices.Concat(f.owns, []*watch{f.watch}) {
+				u, about := w.heard(e)
+				if !about {
+					continue
+				}
+				l := Line{Kind: "update", Site: u.Site, Prefix: e.Prefix.String(), Announce: &u.Announce, Lost: u.Lost}
+				if f.o.Nodes > 1 {
+					l.Node = u.Node
+				}
+				if u.Announce {
+					l.Attributes = &u.Attributes
+				}
+				f.report.line(e.At, l)
 			}
-			l := Line{Kind: "update", Site: u.Site, Prefix: e.Prefix.String(), Announce: &u.Announce}
-			if u.Announce {
-				l.Attributes = &u.Attributes
-			}
-			f.report.line(e.At, l)
 		}
 	}
 }
@@ -448,10 +537,14 @@ func (f *fleet) follow(ctx context.Context) {
 	}
 }
 
-// complete waits until every site is announced and preferred, and counted so.
+// complete waits until every site is announced and preferred, and counted so. Where
+// a site has several nodes each is announced; those that come after the first are
+// less attractive for their first minute.
 func (f *fleet) complete(ctx context.Context) error {
 	s := f.stage(ctx)
-	all := func() bool { return s.allWell() && routerAgrees(s) == nil }
+	all := func() bool {
+		return len(f.watch.nodes()) == len(f.speakers) && len(f.watch.wellSites()) == len(s.sites) && routerAgrees(s) == nil
+	}
 	if err := s.until(completeWithin, fmt.Sprintf("all %d sites announce %v, and the ledger counts them in", f.o.Sites, anycast), all); err != nil {
 		return fmt.Errorf("the fleet did not start: %w", err)
 	}
@@ -481,7 +574,7 @@ func (f *fleet) play(ctx context.Context) error {
 	sum := Summary{
 		Scenario: f.o.Scenario.Name, OK: err == nil, AnnouncingMin: f.watch.fewest(),
 		RouteChanges: len(f.watch.since(began)), Requests: f.client.sent.Load(), Lost: f.client.failed.Load(), Settings: diff,
-		DetectMS: milliseconds(s.detect), PermitMS: milliseconds(s.permit), WithdrawMS: milliseconds(s.withdraw), Held: held,
+		DetectMS: milliseconds(s.detect), PermitMS: milliseconds(s.permit), WithdrawMS: milliseconds(s.withdraw), NamesMS: milliseconds(s.names), Held: held,
 	}
 	if err != nil {
 		sum.Error = err.Error()

@@ -95,13 +95,13 @@ func TestInvariantsFind(t *testing.T) {
 	} {
 		f := &fleet{
 			o: Options{Sites: 3, Scenario: &Scenarios[0]}, record: &record{events: c.leave},
-			watch: &watch{site: map[netip.Addr]string{}, least: c.fewest},
+			watch: &watch{speakers: map[netip.Addr]*node{}, least: c.fewest},
 		}
 		for i, name := range names[:3] {
-			f.sites = append(f.sites, &site{name: name, number: i})
+			f.sites = append(f.sites, newSite(name, i, 1))
 		}
 		for i := range c.withdrawals {
-			f.watch.updates = append(f.watch.updates, Update{At: at.Add(time.Duration(i+1) * time.Minute), Site: "fra"})
+			f.watch.updates = append(f.watch.updates, Update{At: at.Add(time.Duration(i+1) * time.Minute), Site: "fra", Last: true})
 		}
 		s := f.stage(t.Context())
 		if err := allPermitted(s); (err == nil) != c.permitted {

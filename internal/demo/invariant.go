@@ -55,9 +55,9 @@ func votersAgree(s *stage) error {
 	if err != nil {
 		return err
 	}
-	for _, x := range s.f.sites {
-		if c, ok := x.ledger.(*ledger.Client); ok && c.View().Fence != at {
-			return fmt.Errorf("%s reads position %s, the voters are at %s", x.name, c.View().Fence, at)
+	for _, n := range s.f.nodes() {
+		if c, ok := n.ledger.(*ledger.Client); ok && c.View().Fence != at {
+			return fmt.Errorf("%s reads position %s, the voters are at %s", n.id, c.View().Fence, at)
 		}
 	}
 	return nil
@@ -66,7 +66,7 @@ func votersAgree(s *stage) error {
 // routerAgrees: the router has exactly the routes that the ledger counts as in.
 func routerAgrees(s *stage) error {
 	var in []string
-	for _, u := range s.f.sites[0].ledger.View().Units {
+	for _, u := range s.f.ledger().View().Units {
 		if u.Phase == steadycast.In && !u.Lost {
 			in = append(in, u.Unit.Site)
 		}
@@ -78,9 +78,10 @@ func routerAgrees(s *stage) error {
 	return nil
 }
 
-// allPermitted: before each withdrawal that the router heard, the ledger had
-// recorded a permit for it, a person's order, or a table that leaves the site out;
-// each is good for one.
+// allPermitted: before the last route of a site was withdrawn at the router, the
+// ledger had recorded a permit for it, a person's order, or a table that leaves the
+// site out; each is good for one. While a node of the site still announces, another
+// needs no leave of the ledger; and a session that ended was nobody's decision.
 func allPermitted(s *stage) error {
 	leaves := map[string][]time.Time{}
 	for _, e := range s.f.record.all() {
@@ -94,7 +95,7 @@ func allPermitted(s *stage) error {
 		}
 	}
 	for _, u := range s.router.since(time.Time{}) {
-		if u.Announce {
+		if !u.Last || u.Lost {
 			continue
 		}
 		mine := leaves[u.Site]

@@ -71,6 +71,22 @@ func (n *network) heal() {
 	}
 }
 
+// sever ends every connection of some parts, as when the ports that they hang on
+// go down.
+func (n *network) sever(parts []netip.Addr) {
+	n.mu.Lock()
+	var ended []*wire
+	for w := range n.wires {
+		if slices.Contains(parts, w.ends[0]) || slices.Contains(parts, w.ends[1]) {
+			ended = append(ended, w)
+		}
+	}
+	n.mu.Unlock()
+	for _, w := range ended {
+		w.reset()
+	}
+}
+
 // add notes a connection.
 func (n *network) add(w *wire) {
 	n.mu.Lock()

@@ -17,11 +17,15 @@ type Line struct {
 	T    int64  `json:"t_ms"`
 	Kind string `json:"event"` // story, fault, network, voter, update, loss, and those of events: verdict, permit, refused, alarm, …
 	Site string `json:"site,omitempty"`
+	// Node of a site of several, where it is about that one.
+	Node string `json:"node,omitempty"`
 	// Of an update.
 	Prefix     string                 `json:"prefix,omitempty"`
 	Announce   *bool                  `json:"announce,omitempty"`
 	Attributes *steadycast.Attributes `json:"attributes,omitempty"`
-	// Of a loss.
+	// Lost: the session ended, and nobody withdrew anything.
+	Lost bool `json:"lost,omitempty"`
+	// Of a loss; its prefix is that of the client of one site's address.
 	Flow *int `json:"flow,omitempty"`
 	// Of a transition.
 	From   string `json:"from,omitempty"`
@@ -42,6 +46,9 @@ type Summary struct {
 	DetectMS   *int64 `json:"detect_ms"`
 	PermitMS   *int64 `json:"permit_ms"`
 	WithdrawMS *int64 `json:"withdraw_ms"`
+	// NamesMS is from the fault until no name led there any more, where a site was
+	// gone whole.
+	NamesMS *int64 `json:"names_ms,omitempty"`
 	// AnnouncingMin is the fewest sites in the router's table at any moment.
 	AnnouncingMin int `json:"announcing_min"`
 	// RouteChanges counts the UPDATEs the router heard about the prefix.
@@ -104,7 +111,11 @@ func (l Line) words() string {
 			b.WriteString(s)
 		}
 	}
-	word(l.Site)
+	if l.Node != "" {
+		word(l.Node)
+	} else {
+		word(l.Site)
+	}
 	switch {
 	case l.Announce != nil && *l.Announce:
 		word("announces " + l.Prefix)
@@ -116,6 +127,8 @@ func (l Line) words() string {
 				word(fmt.Sprintf("path length %d", n))
 			}
 		}
+	case l.Lost:
+		word("is lost to the router, and " + l.Prefix + " with it")
 	case l.Announce != nil:
 		word("withdraws " + l.Prefix)
 	case l.From != "" && l.To != "":
@@ -152,6 +165,9 @@ func (r *report) end(s Summary) {
 	}
 	if s.WithdrawMS != nil {
 		fmt.Fprintf(r.w, "  gone at the router  %5d ms\n", *s.WithdrawMS)
+	}
+	if s.NamesMS != nil {
+		fmt.Fprintf(r.w, "  names lead away     %5d ms\n", *s.NamesMS)
 	}
 	fmt.Fprintf(r.w, "  fewest announcing   %5d\n  route changes       %5d\n  requests lost       %5d of %d\n",
 		s.AnnouncingMin, s.RouteChanges, s.Lost, s.Requests)

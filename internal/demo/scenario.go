@@ -19,6 +19,12 @@ type Scenario struct {
 	// patient: the client waits for an answer as long as it takes; lost is only what
 	// nobody will answer.
 	patient bool
+	// Sites are the fewest in which it can be played; 0 is 3.
+	Sites int
+	// nodes that each site must have at least; 0 is 1.
+	nodes int
+	// owns: each site has an address of its own, covered by the others.
+	owns bool
 }
 
 // Scenarios in the order in which they are best watched.
@@ -33,6 +39,9 @@ var Scenarios = []Scenario{
 	{Name: "lying-vantage", About: "one site says that the others are down: nothing moves; and it cannot hide a real failure", run: lyingVantage},
 	{Name: "blackout", About: "no site sees another or the world any more: nothing moves", run: blackout},
 	{Name: "leader-loss", About: "the voter that leads stops in the moment of a failure: another gives the permit", run: leaderLoss},
+	{Name: "node", About: "a node of two dies: it leaves alone, and the site stays; then both: the site leaves by permit", run: nodeDies, nodes: 2},
+	{Name: "site-gone", About: "a whole site loses its power: its route ends with its session, and names lead away on what the others see", run: siteGone, Sites: 4},
+	{Name: "backup", About: "a client keeps a dead site's own address: the others, who covered it, answer", run: backup, owns: true, patient: true},
 	{Name: "plan", About: "a plan moves the clients and the writer of a site, step by step: fence, promote, DNS, routes", run: planScenario},
 	{Name: "plan-rollback", About: "and is taken back at its last step: the old writer first, then everything at once", run: planRollback},
 	{Name: "force-withdraw", About: "a person withdraws one site, is refused the next by the floor, and forces it", run: forceWithdraw, forces: true},

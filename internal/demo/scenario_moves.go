@@ -43,7 +43,7 @@ func drained(s *stage) error {
 		case u.Site != site:
 		case u.Depreferred() && marked.IsZero():
 			marked = u.At
-		case !u.Announce:
+		case u.Last:
 			left = u.At
 		}
 	}
@@ -158,15 +158,15 @@ func (s *stage) climbed(site string, began time.Time) error {
 // named is how many of a thousand client networks the names send to a site, by the
 // state that the ledger has committed.
 func (s *stage) named(site string) (n int) {
-	v := s.f.sites[0].ledger.View()
+	v := s.f.ledger().View()
 	www := dnsfallback.Steered{Name: demoName}
 	www.Service, www.Methods = serviceName, []string{"hash"}
 	for _, x := range s.f.announcers() {
-		www.Members = append(www.Members, dnsfallback.Member{Site: x.name, Addresses: []netip.Addr{x.hostAddress()}})
+		www.Members = append(www.Members, dnsfallback.Member{Site: x.name, Addresses: []netip.Addr{x.named()}})
 	}
 	policy, _ := dnsfallback.NewPolicy(1, dnsfallback.Placement{Zones: []dnsfallback.Zone{{Name: demoZone, NS: []string{"ns.example.net."}, Names: []dnsfallback.Steered{www}}}}, dnsfallback.Known{})
 	table := policy.Table(1, nil, answers.State(&v, time.Now()))
-	want := s.f.site(site).hostAddress().String()
+	want := s.f.site(site).named().String()
 	for i := range 1000 {
 		e, err := table.Explain(demoName+"."+demoZone, "A", netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24))
 		if err == nil && len(e.Records) == 1 && strings.HasSuffix(e.Records[0], " "+want) {
@@ -178,7 +178,7 @@ func (s *stage) named(site string) (n int) {
 
 // believed reports what the ledger holds of a site's service.
 func (s *stage) believed(site string, state steadycast.State) bool {
-	for _, v := range s.f.sites[0].ledger.View().Verdicts {
+	for _, v := range s.f.ledger().View().Verdicts {
 		if v.Site == site && v.State == state {
 			return true
 		}

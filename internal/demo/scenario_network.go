@@ -3,7 +3,6 @@ package demo
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -95,7 +94,7 @@ func lyingVantage(s *stage) error {
 	s.tell("%s tells everybody that the others are down, and signs it", liar)
 	s.lie(liar, true)
 	for _, about := range s.sites[:len(s.sites)-1] {
-		heard := func() bool { return s.f.site(about).tap.newest()[liar] == steadycast.Down }
+		heard := func() bool { return s.f.site(about).host().tap.newest()[liar] == steadycast.Down }
 		if err := s.until(leaveWithin, about+" hears that "+liar+" sees it down", heard); err != nil {
 			return err
 		}
@@ -119,7 +118,7 @@ func blackout(s *stage) error {
 	site, began := s.sites[0], time.Now()
 	s.tell("every probe of another site, and of the world, is lost; the sites still hear each other")
 	for _, x := range s.f.sites {
-		s.f.net.cut([]netip.Addr{x.hostAddress()}, append(s.f.hosts(x), s.f.world.addresses()...))
+		s.f.net.cut(x.hosts(), append(s.f.hosts(x), s.f.world.addresses()...))
 	}
 	s.f.report.line(time.Now(), Line{Kind: "network", Reason: "remote probes are lost"})
 	for _, about := range s.sites {

@@ -48,7 +48,7 @@ func forceWithdraw(s *stage) error {
 		return err
 	}
 	kept := func() bool {
-		return slices.ContainsFunc(s.f.sites[0].ledger.View().Orders, func(o decide.StandingOrder) bool {
+		return slices.ContainsFunc(s.f.ledger().View().Orders, func(o decide.StandingOrder) bool {
 			x := o.Order
 			return x.Force && x.Site == second && x.Actor == operatorName && x.Reason == "I know what I do"
 		})

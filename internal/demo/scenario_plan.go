@@ -93,7 +93,7 @@ func (f *fleet) plans() []config.Plan {
 	call := func(what string) *config.PlanRun {
 		return &config.PlanRun{URL: "http://" + f.writer.addr + "/" + what, Method: http.MethodPost}
 	}
-	look := probe.Check{Name: "look", Kind: "http", Target: "http://" + to.service.addr.String() + "/"}.WithDefaults()
+	look := probe.Check{Name: "look", Kind: "http", Target: "http://" + to.host().service.addr.String() + "/"}.WithDefaults()
 	steps := []config.PlanStep{
 		{Step: decide.Step{Do: decide.DoCheck}},
 		{Step: decide.Step{Do: decide.DoGuard, At: to.name}, Check: &look},
@@ -131,7 +131,7 @@ func (f *fleet) planned() []decide.Plan {
 
 // run is the newest run of the demo's plan.
 func (s *stage) run() (decide.PlanRun, bool) {
-	runs := s.f.sites[0].ledger.View().Plans
+	runs := s.f.ledger().View().Plans
 	if len(runs) == 0 {
 		return decide.PlanRun{}, false
 	}
@@ -152,12 +152,12 @@ func (s *stage) answered(site string) (bool, error) {
 	if len(problems) > 0 {
 		return false, fmt.Errorf("%v", problems[0])
 	}
-	v := s.f.sites[0].ledger.View()
+	v := s.f.ledger().View()
 	said, err := policy.Table(1, nil, answers.State(&v, time.Now())).Explain(demoName+"."+demoZone, "A", netip.MustParsePrefix("198.51.100.0/24"))
 	if err != nil {
 		return false, err
 	}
-	addr := s.f.site(site).hostAddress().String()
+	addr := s.f.site(site).named().String()
 	return slices.ContainsFunc(said.Records, func(r string) bool { return len(r) >= len(addr) && r[len(r)-len(addr)-1:] == " "+addr }), nil
 }
 
@@ -203,7 +203,7 @@ func (s *stage) moved(from string) error {
 // preferred are the sites that the client's requests go to now.
 func (s *stage) preferred() (sites []string) {
 	for _, a := range s.router.preferred() {
-		sites = append(sites, s.f.speakers[a])
+		sites = append(sites, s.f.speakers[a].name)
 	}
 	return sites
 }
@@ -244,7 +244,7 @@ func planRollback(s *stage) error {
 	if yes, err := s.answered(from); !yes || err != nil {
 		return fmt.Errorf("DNS does not lead to %s: %w", from, err)
 	}
-	v := s.f.sites[0].ledger.View()
+	v := s.f.ledger().View()
 	if len(v.Orders)+len(v.Shares) > 0 {
 		return fmt.Errorf("orders %v and shares %v stand", v.Orders, v.Shares)
 	}

@@ -35,7 +35,7 @@ func badTable(s *stage) error {
 	}
 	bad := got.Reply.Revision
 	ready := func() bool {
-		v := s.f.sites[0].ledger.View()
+		v := s.f.ledger().View()
 		return v.Staged != nil && v.Staged.Table.Revision == bad && len(v.Unready) == 0
 	}
 	if err := s.until(leaveWithin, "every site that announces has tried it", ready); err != nil {
@@ -60,7 +60,7 @@ func badTable(s *stage) error {
 	s.tell("nobody confirms it, and the voter of %s, which leads, is lost", lead.site)
 	s.f.stopVoter(lead)
 	back := func() bool {
-		v := s.f.sites[0].ledger.View()
+		v := s.f.ledger().View()
 		return v.Trial == nil && v.Table.Revision > bad && s.all()
 	}
 	if err := s.until(returnWithin, "the table before is back, and "+last+" with it", back); err != nil {
@@ -81,7 +81,7 @@ func badTable(s *stage) error {
 
 // tableOf is the table in force, served by some of the sites only.
 func (s *stage) tableOf(sites []string) *decide.Table {
-	t := s.f.sites[0].ledger.View().Table
+	t := s.f.ledger().View().Table
 	t.Revision, t.Services = 0, slices.Clone(t.Services)
 	t.Services[0].Sites = sites
 	return &t

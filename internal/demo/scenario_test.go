@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/steadycast/steadycast/internal/loopback"
 )
 
 // atOnce is how many scenarios are played at once, unless -parallel says
@@ -40,7 +42,7 @@ func TestScenarios(t *testing.T) {
 			var out bytes.Buffer
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
-			err := Run(ctx, Options{Sites: 3, Socket: filepath.Join(t.TempDir(), "d.sock"), Scenario: &s, JSON: true, Out: &out})
+			err := Run(ctx, Options{Sites: max(3, s.Sites), Socket: filepath.Join(t.TempDir(), "d.sock"), Scenario: &s, JSON: true, Out: &out, DNS: loopback.Own(t)})
 			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 			if err != nil {
 				t.Fatalf("%v\n%s", err, strings.Join(lines[max(0, len(lines)-60):], "\n"))
@@ -58,7 +60,7 @@ func judge(t *testing.T, s Scenario, lines []string) {
 	if !sum.OK || sum.Scenario != s.Name {
 		t.Fatalf("the summary says %+v", sum)
 	}
-	again := read(t, lines[:len(lines)-1])
+	again := read(t, max(3, s.Sites), lines[:len(lines)-1])
 	if again.changes != sum.RouteChanges || again.fewest != sum.AnnouncingMin || again.lost != sum.Lost {
 		t.Errorf("the lines say %+v, the summary %d changes, %d at least, %d lost",
 			again, sum.RouteChanges, sum.AnnouncingMin, sum.Lost)
@@ -81,6 +83,10 @@ func judge(t *testing.T, s Scenario, lines []string) {
 	case "drain":
 		if again.withdrawn != 1 || sum.AnnouncingMin != 2 || sum.Lost != 0 || sum.PermitMS != nil {
 			t.Errorf("%d withdrawals, %d at least, %d lost, permitted after %v", again.withdrawn, sum.AnnouncingMin, sum.Lost, sum.PermitMS)
+		}
+	case "site-gone":
+		if again.withdrawn != 0 || again.died != 1 || sum.AnnouncingMin != 3 || sum.PermitMS != nil || sum.NamesMS == nil {
+			t.Errorf("%d withdrawals, %d sessions lost, %d at least, permitted after %v, names after %v", again.withdrawn, again.died, sum.AnnouncingMin, sum.PermitMS, sum.NamesMS)
 		}
 	case "plan", "plan-rollback":
 		if again.withdrawn != 1 || sum.AnnouncingMin != 2 || sum.PermitMS != nil {
@@ -107,36 +113,46 @@ func figure(ms *int64) string {
 }
 
 type reading struct {
-	changes, fewest, withdrawn int
-	lost                       uint64
+	changes, fewest, withdrawn, died int
+	lost                             uint64
 }
 
-// read counts again from the lines alone. The story begins at time 0.
-func read(t *testing.T, lines []string) reading {
-	on := map[string]bool{}
-	r := reading{fewest: 3}
+// read counts again from the lines alone, what is told of the anycast prefix. The
+// story begins when somebody tells it; before, the fleet is not complete.
+func read(t *testing.T, sites int, lines []string) reading {
+	on := map[string]map[string]bool{} // nodes by site
+	r, begun := reading{fewest: sites}, false
 	for _, text := range lines {
 		var l Line
 		if err := json.Unmarshal([]byte(text), &l); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
-		switch l.Kind {
-		case "loss":
+		switch {
+		case l.Kind == "story":
+			begun = true
+		case l.Kind == "loss" && l.Prefix == "":
 			r.lost++
-		case "update":
-			on[l.Site] = *l.Announce
+		case l.Kind == "update" && l.Prefix == anycast.String():
+			if on[l.Site] == nil {
+				on[l.Site] = map[string]bool{}
+			}
+			on[l.Site][l.Node] = true
+			left := false
 			if !*l.Announce {
-				delete(on, l.Site)
+				delete(on[l.Site], l.Node)
+				if left = len(on[l.Site]) == 0; left {
+					delete(on, l.Site)
+				}
 			}
-			if l.T < 0 || len(on) < 3 && r.changes == 0 && *l.Announce {
-				continue // the fleet is not complete yet
-			}
-			if r.changes == 0 && *l.Announce && len(on) == 3 && l.Attributes != nil && len(l.Attributes.Communities) == 0 {
-				continue // it is now
+			if !begun {
+				continue
 			}
 			r.changes++
 			r.fewest = min(r.fewest, len(on))
-			if !*l.Announce {
+			switch {
+			case left && l.Lost:
+				r.died++
+			case left:
 				r.withdrawn++
 			}
 		}
@@ -145,11 +161,18 @@ func read(t *testing.T, lines []string) reading {
 }
 
 func TestRunRefuses(t *testing.T) {
-	s := Scenarios[0]
-	for _, o := range []Options{{Sites: 0}, {Sites: maxSites + 1}, {Sites: 2, Scenario: &s}} {
+	s, gone := Scenarios[0], Scenario{Name: "gone", Sites: 4}
+	for _, o := range []Options{{Sites: 0}, {Sites: maxSites + 1}, {Sites: 2, Scenario: &s}, {Sites: 3, Scenario: &gone}} {
 		o.Out = &bytes.Buffer{}
 		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--sites") {
 			t.Errorf("%d sites: %v", o.Sites, err)
+		}
+	}
+	two := Scenario{Name: "two", nodes: 2}
+	for _, o := range []Options{{Sites: 3, Nodes: -1}, {Sites: 3, Nodes: maxNodes + 1}, {Sites: 1, Nodes: 2}, {Sites: 3, Nodes: 1, Scenario: &two}} {
+		o.Out = &bytes.Buffer{}
+		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "--nodes") {
+			t.Errorf("%d sites of %d nodes: %v", o.Sites, o.Nodes, err)
 		}
 	}
 	if _, err := Find("crush"); err == nil || !strings.Contains(err.Error(), "crash, flap") {

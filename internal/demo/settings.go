@@ -9,7 +9,6 @@ import (
 
 	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/ledger"
-	"github.com/steadycast/steadycast/probe"
 )
 
 // serviceName and anycast are what the demo keeps reachable (RFC 5737).
@@ -44,16 +43,6 @@ func table(sites []decide.Place) decide.Table {
 	}
 	t.Sites = slices.Clone(sites)
 	return t.WithDefaults()
-}
-
-// checks is how a site looks at a service from an address: its own with a
-// tripwire besides.
-func checks(site string, target netip.AddrPort, from netip.Addr, own bool) []probe.Check {
-	return []probe.Check{{
-		Name: "http", Kind: "http", Target: "http://" + target.String() + "/",
-		Source: from, Tripwire: own,
-		HTTP: &probe.HTTP{Identity: "X-Site: " + site},
-	}}
 }
 
 // Difference is one setting of the demo that is not production's default.

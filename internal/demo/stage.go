@@ -23,7 +23,7 @@ type stage struct {
 	router *watch
 
 	// What the summary says; zero until measured.
-	detect, permit, withdraw time.Duration
+	detect, permit, withdraw, names time.Duration
 
 	// forgets is the site that a table leaves out, once it is in force.
 	forgets string
@@ -82,7 +82,9 @@ func (s *stage) lie(site string, yes bool) {
 		what = "tells what it sees"
 	}
 	s.f.report.line(time.Now(), Line{Kind: "fault", Site: site, Reason: what})
-	s.f.site(site).tap.lie(yes)
+	for _, n := range s.f.site(site).nodes {
+		n.tap.lie(yes)
+	}
 }
 
 // held reports whether a site has too little evidence to judge its service.
@@ -99,7 +101,7 @@ func (s *stage) held(site string) bool {
 func (f *fleet) hosts(but *site) (out []netip.Addr) {
 	for _, s := range f.sites {
 		if s != but {
-			out = append(out, s.hostAddress())
+			out = append(out, s.hosts()...)
 		}
 	}
 	return out
@@ -193,13 +195,13 @@ func (s *stage) has(site string) bool { return slices.Contains(s.router.announci
 
 func (s *stage) all() bool { return len(s.router.announcing()) == len(s.sites) }
 
-// allWell: every site is announced, and none less attractively.
-func (s *stage) allWell() bool { return s.router.well() == len(s.sites) }
+// allWell: every node of every site is announced, and none less attractively.
+func (s *stage) allWell() bool { return s.router.well() == len(s.f.speakers) }
 
-// withdrawals of a site that the router heard since t; all sites if it is empty.
+// withdrawals of a whole site that the router heard since t; all sites if it is empty.
 func (s *stage) withdrawals(site string, t time.Time) (n int) {
 	for _, u := range s.router.since(t) {
-		if !u.Announce && (site == "" || u.Site == site) {
+		if u.Last && !u.Lost && (site == "" || u.Site == site) {
 			n++
 		}
 	}
@@ -217,7 +219,7 @@ func (s *stage) measure(site string, began time.Time) {
 		s.detect = at.Sub(began)
 	}
 	for _, u := range s.router.since(began) {
-		if u.Site == site && !u.Announce {
+		if u.Site == site && u.Last {
 			s.withdraw = u.At.Sub(began)
 			if at, ok := s.permitted(site, began, u.At); ok {
 				s.permit = at.Sub(began)

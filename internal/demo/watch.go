@@ -14,9 +14,13 @@ import (
 // Update is one announcement or withdrawal as the router heard it.
 type Update struct {
 	At         time.Time
-	Site       string
+	Site, Node string
 	Announce   bool
 	Attributes steadycast.Attributes
+	// Last: no node of the site announces after this withdrawal, so the site has left.
+	Last bool
+	// Lost: the session ended, and nobody withdrew anything.
+	Lost bool
 }
 
 // Depreferred reports whether the route was announced as less attractive.
@@ -27,8 +31,8 @@ func (u Update) Depreferred() bool {
 // watch is what the router's table says of one prefix, over time. Its mutex
 // guards everything; the router's events come from one goroutine.
 type watch struct {
-	prefix netip.Prefix
-	site   map[netip.Addr]string
+	prefix   netip.Prefix
+	speakers map[netip.Addr]*node
 
 	mu      sync.Mutex
 	table   map[netip.Addr]steadycast.Attributes
@@ -38,16 +42,17 @@ type watch struct {
 	changed chan struct{} // closed and replaced with each update
 }
 
-func newWatch(prefix netip.Prefix, site map[netip.Addr]string) *watch {
-	return &watch{prefix: prefix, site: site, table: map[netip.Addr]steadycast.Attributes{}, changed: make(chan struct{})}
+func newWatch(prefix netip.Prefix, speakers map[netip.Addr]*node) *watch {
+	return &watch{prefix: prefix, speakers: speakers, table: map[netip.Addr]steadycast.Attributes{}, changed: make(chan struct{})}
 }
 
 // heard takes one event of the router; false if it is about something else.
 func (w *watch) heard(e sink.Event) (Update, bool) {
-	if e.Prefix != w.prefix {
+	n := w.speakers[e.Peer]
+	if e.Prefix != w.prefix || n == nil {
 		return Update{}, false
 	}
-	u := Update{At: e.At, Site: w.site[e.Peer], Announce: e.Announce, Attributes: e.Attributes}
+	u := Update{At: e.At, Site: n.name, Node: n.id, Announce: e.Announce, Attributes: e.Attributes, Lost: e.Lost}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.Announce {
@@ -55,20 +60,36 @@ func (w *watch) heard(e sink.Event) (Update, bool) {
 	} else {
 		delete(w.table, e.Peer)
 	}
+	now := w.sites(every)
+	u.Last = !e.Announce && !slices.Contains(now, n.name)
 	w.updates = append(w.updates, u)
 	if w.counts {
-		w.least = min(w.least, len(w.table))
+		w.least = min(w.least, len(now))
 	}
 	close(w.changed)
 	w.changed = make(chan struct{})
 	return u, true
 }
 
+// sites with such a route in the table, in order of name; mu is held.
+func (w *watch) sites(such func(steadycast.Attributes) bool) (names []string) {
+	for a, attrs := range w.table {
+		if such(attrs) {
+			names = append(names, w.speakers[a].name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// every route.
+func every(steadycast.Attributes) bool { return true }
+
 // count begins to watch for the fewest announcing sites.
 func (w *watch) count() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.counts, w.least = true, len(w.table)
+	w.counts, w.least = true, len(w.sites(every))
 }
 
 func (w *watch) fewest() int {
@@ -81,9 +102,15 @@ func (w *watch) fewest() int {
 func (w *watch) announcing() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var names []string
+	return w.sites(every)
+}
+
+// nodes are those in the router's table now, in order of name.
+func (w *watch) nodes() (names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for a := range w.table {
-		names = append(names, w.site[a])
+		names = append(names, w.speakers[a].id)
 	}
 	slices.Sort(names)
 	return names
@@ -97,7 +124,7 @@ func (w *watch) preferred() []netip.Addr {
 	return Preferred(routes)
 }
 
-// well is how many sites announce without being depreferred.
+// well is how many nodes announce without being depreferred.
 func (w *watch) well() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,6 +134,15 @@ func (w *watch) well() (n int) {
 		}
 	}
 	return n
+}
+
+// wellSites are those with a node that announces without being depreferred.
+func (w *watch) wellSites() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sites(func(a steadycast.Attributes) bool {
+		return !slices.Contains(a.Communities, steadycast.GracefulShutdown)
+	})
 }
 
 // since are the updates after a moment.

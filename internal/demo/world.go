@@ -72,6 +72,9 @@ func (w *world) controls(from netip.Addr) probe.Controls {
 	return c
 }
 
+// routerAddress is where the router is, and who asks for its clients.
+var routerAddress = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
 // controlEvery is how often the world is looked at.
 const controlEvery = time.Second
 

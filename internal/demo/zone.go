@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -36,7 +38,7 @@ func (f *fleet) placement(at netip.AddrPort) dnsfallback.Placement {
 	www := dnsfallback.Steered{Name: demoName, TTL: 5 * time.Second, SensitiveTTL: time.Second}
 	www.Service, www.Methods = serviceName, []string{"all"}
 	for _, s := range f.announcers() {
-		www.Members = append(www.Members, dnsfallback.Member{Site: s.name, Addresses: []netip.Addr{s.hostAddress()}})
+		www.Members = append(www.Members, dnsfallback.Member{Site: s.name, Addresses: []netip.Addr{s.named()}})
 	}
 	record := "A"
 	if at.Addr().Is6() {
@@ -64,7 +66,7 @@ func (f *fleet) name(ctx context.Context, running *sync.WaitGroup) error {
 		}
 		return err
 	}
-	n := &zone{server: server, policy: policy, ledger: f.sites[0].ledger}
+	n := &zone{server: server, policy: policy, ledger: f.ledger()}
 	changed, cancel := n.ledger.Watch()
 	if err := n.renew(); err != nil {
 		cancel()
@@ -90,6 +92,20 @@ func (f *fleet) name(ctx context.Context, running *sync.WaitGroup) error {
 		}
 	})
 	return nil
+}
+
+// led reports whether names lead clients to a site: asked over UDP where the demo
+// answers, else by the committed state.
+func (s *stage) led(site string) (bool, error) {
+	if s.f.dns == nil {
+		return s.answered(site)
+	}
+	r := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", s.f.o.DNS.String())
+	}}
+	all, err := r.LookupNetIP(s.ctx, "ip4", demoName+"."+demoZone+".")
+	return slices.Contains(all, s.f.site(site).named()), err
 }
 
 // renew puts the ledger's newest state into force.

@@ -34,7 +34,7 @@ func TestZone(t *testing.T) {
 		want := func(what string, sites ...string) error {
 			var records []string
 			for _, name := range sites {
-				records = append(records, fmt.Sprintf("www.demo.test. %%d IN A %v", f.site(name).hostAddress()))
+				records = append(records, fmt.Sprintf("www.demo.test. %%d IN A %v", f.site(name).named()))
 			}
 			return s.until(time.Minute, what, func() bool {
 				for _, ttl := range []int{5, 1} {

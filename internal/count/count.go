@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/google/nftables"
@@ -60,9 +61,8 @@ func (c *Counter) Read(prefixes []netip.Prefix) (map[netip.Prefix]uint64, error)
 		if !ok {
 			continue
 		}
-		i, err := strconv.Atoi(named.Name[1:])
 		counter, is := named.Obj.(*expr.Counter)
-		if err == nil && is && i >= 0 && i < len(prefixes) {
+		if i, ours := place(named.Name, len(prefixes)); is && ours {
 			out[prefixes[i]] = counter.Packets
 		}
 	}
@@ -71,6 +71,16 @@ func (c *Counter) Read(prefixes []netip.Prefix) (map[netip.Prefix]uint64, error)
 		return nil, fmt.Errorf("nftables: table inet %s: %d of %d counters are there; somebody changed it", c.table.Name, len(out), len(prefixes))
 	}
 	return out, nil
+}
+
+// counterName is the name of the counter of the prefix in place i.
+func counterName(i int) string { return "p" + strconv.Itoa(i) }
+
+// place is the prefix that a counter of ours counts, of n. A name that set would not
+// give is somebody else's.
+func place(name string, n int) (i int, ours bool) {
+	i, err := strconv.Atoi(strings.TrimPrefix(name, "p"))
+	return i, err == nil && i >= 0 && i < n && name == counterName(i)
 }
 
 // Close takes the table away.
@@ -99,7 +109,7 @@ func (c *Counter) set(prefixes []netip.Prefix) error {
 		Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw, Policy: &accept,
 	})
 	for i, p := range prefixes {
-		name := "p" + strconv.Itoa(i)
+		name := counterName(i)
 		c.conn.AddObj(&nftables.NamedObj{Table: c.table, Name: name, Type: nftables.ObjTypeCounter, Obj: &expr.Counter{}})
 		c.conn.AddRule(&nftables.Rule{Table: c.table, Chain: chain, Exprs: append(to(p), &expr.Objref{Type: unix.NFT_OBJECT_COUNTER, Name: name})})
 	}

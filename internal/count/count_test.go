@@ -47,6 +47,28 @@ func rooms(t *testing.T) (host, client string) {
 	return host, client
 }
 
+// Only the very names that were given are counters of ours: whoever may add one to
+// the table can give it any other.
+func TestPlace(t *testing.T) {
+	for name, want := range map[string]int{
+		"p0": 0, "p2": 2, "p3": -1, "p": -1, "": -1, "0": -1, "x1": -1, "q0": -1, "pp1": -1, "p01": -1, "p+1": -1, "p-1": -1, "p1 ": -1, "P1": -1,
+		"p99999999999999999999": -1,
+	} {
+		got, ours := place(name, 3)
+		if !ours {
+			got = -1
+		}
+		if got != want {
+			t.Errorf("%q is %d; want %d", name, got, want)
+		}
+	}
+	for i := range 300 {
+		if got, ours := place(counterName(i), 300); !ours || got != i {
+			t.Errorf("the counter of %d is %d, %t", i, got, ours)
+		}
+	}
+}
+
 // inside runs f on a thread that is in a namespace.
 func inside(t *testing.T, ns string, f func() error) {
 	t.Helper()
@@ -117,6 +139,11 @@ func TestCount(t *testing.T) {
 	inside(t, client, send("[2001:db8:80::80]:9", 3))
 	inside(t, host, send("192.0.2.80:9", 7))
 	expect(5, 3, 7, 0)
+	for _, name := range []string{"x0", "p00", "p4"} { // somebody else's, with a count of its own
+		if out, err := exec.Command("ip", "netns", "exec", host, "nft", "add", "counter", "inet", "steadycast_test", name, "{ packets 900 bytes 900; }").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
 	expect(5, 3, 7, 0)
 
 	if out, err := exec.Command("ip", "netns", "exec", host, "nft", "delete", "table", "inet", "steadycast_test").CombinedOutput(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ type room struct {
 	at     netip.AddrPort
 	log    *bytes.Buffer
 	stop   func()
+	turns  atomic.Int32 // of the keeper's loop
 }
 
 // begin starts a keeper in dir, which may hold what an earlier one remembered.
@@ -54,10 +56,33 @@ func begin(t *testing.T, dir string, change func(*config.DNS)) *room {
 		running.Go(func() { s.Serve(ctx) })
 		return s, nil
 	}
-	running.Go(func() { r.run(ctx, func() {}, nil) })
+	running.Go(func() { r.run(ctx, func() { r.turns.Add(1) }, nil) })
 	r.stop = func() { cancel(); running.Wait() }
 	t.Cleanup(r.stop)
 	return r
+}
+
+// looked waits until the keeper has taken the source's state at its start, and has
+// done with it what it does.
+func (r *room) looked(t *testing.T) {
+	t.Helper()
+	eventually(t, "it looks at the source", func() bool { return r.source.viewed.Load() > 0 })
+	r.turn(t)
+}
+
+// watched waits until the keeper has asked from now on whether the ledger is lost,
+// and has done with it what it does.
+func (r *room) watched(t *testing.T) {
+	t.Helper()
+	before := r.source.asked.Load()
+	eventually(t, "it asks whether the ledger is lost", func() bool { return r.source.asked.Load() > before+1 })
+	r.turn(t)
+}
+
+func (r *room) turn(t *testing.T) {
+	t.Helper()
+	before := r.turns.Load()
+	eventually(t, "it goes on", func() bool { return r.turns.Load() > before })
 }
 
 type guarded struct {
@@ -80,7 +105,7 @@ func (r *room) answers(t *testing.T, name, want string) {
 // every committed change, and each table has a greater version.
 func TestAnswersFollowTheLedger(t *testing.T) {
 	r := begin(t, t.TempDir(), nil)
-	time.Sleep(3 * gather) // not a proof, but a chance to be wrong
+	r.looked(t)
 	if _, server, _ := r.show(); server != nil {
 		t.Fatal("it answers without a table")
 	}
@@ -211,7 +236,7 @@ func TestRemembers(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := begin(t, own, func(c *config.DNS) { spoil(t, path, c) })
-			time.Sleep(3 * gather)
+			r.looked(t)
 			if _, server, _ := r.show(); server != nil {
 				t.Fatal("it answers")
 			}
@@ -228,7 +253,7 @@ func TestStale(t *testing.T) {
 	r.source.commit(view(t, 1, table, "fra"))
 	r.answers(t, "www.example.com", "192.0.2.2")
 	r.source.lose(30 * time.Second) // an election is no loss
-	time.Sleep(10 * r.beat)
+	r.watched(t)
 	if s, _, _ := r.show(); s.Stale != "" {
 		t.Errorf("stale after half a minute: %s", s.Stale)
 	}

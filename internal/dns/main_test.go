@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -115,6 +116,8 @@ type fakeSource struct {
 	lost  time.Duration
 	moved chan struct{}
 	past  map[uint64]decide.Table
+
+	viewed, asked atomic.Int32 // calls of View and of Lost
 }
 
 func newSource() *fakeSource {
@@ -139,12 +142,14 @@ func (f *fakeSource) lose(d time.Duration) {
 }
 
 func (f *fakeSource) View() decide.View {
+	f.viewed.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.v
 }
 func (f *fakeSource) Watch() (<-chan struct{}, func()) { return f.moved, func() {} }
 func (f *fakeSource) Lost() error {
+	f.asked.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.lost == 0 {

@@ -173,6 +173,7 @@ type Agent struct {
 	link        Mesh             // nil: it is alone; set before anything runs
 	named       atomic.Bool      // the site has several nodes, and what this one sees is said with its name
 	kin         chan decide.Told // bounded; full drops what is said again in a second
+	unread      complaints       // of siblings whose words cannot be read
 	untold      atomic.Bool      // a report failed, and may not have arrived
 	outdated    chan struct{}    // the speaker knows a later start of this node than this one
 	writeErrors atomic.Uint64

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"encoding/json"
+	"sync"
+	"time"
 
 	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/mesh"
@@ -46,11 +48,39 @@ func (a *Agent) tellSibling(to string, k decide.Kin) {
 func (a *Agent) heardKin(t mesh.Told) {
 	told := decide.Told{Node: t.Node, From: t.Issued.Sub(a.start)}
 	if err := json.Unmarshal(t.Body, &told.Kin); err != nil {
-		a.o.Logger.Warn("what a sibling told cannot be read", "node", t.Node, "error", err)
+		if a.unread.due(t.Node) {
+			a.o.Logger.Warn("what a sibling told cannot be read", "node", t.Node, "error", err)
+		}
 		return
 	}
 	select {
 	case a.kin <- told:
 	default:
 	}
+}
+
+// complaints are when each node was last complained of: a bad one must not fill the
+// disk. The zero value is ready; methods may be called from any goroutine.
+type complaints struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+const (
+	complainEvery = time.Minute // for each node
+	complainMost  = 256         // nodes that are remembered
+)
+
+// due is whether a complaint about node should be made now, and takes it for made.
+func (c *complaints) due(node string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, ok := c.last[node]; ok && time.Since(at) < complainEvery {
+		return false
+	}
+	if c.last == nil || len(c.last) >= complainMost {
+		c.last = map[string]time.Time{}
+	}
+	c.last[node] = time.Now()
+	return true
 }

@@ -285,6 +285,20 @@ func renderMembers(s style, survey ledger.Survey) string {
 		s.labelled(&b, "Unsafe", red, survey.Problem)
 		out += b.String()
 	}
+	var said []string // all voters hear the same, but for one that is cut off
+	for _, v := range survey.Voters {
+		if v.State == nil {
+			continue
+		}
+		for _, x := range v.State.Skewed {
+			if text := x.String(); !slices.Contains(said, text) {
+				said = append(said, text)
+				var b strings.Builder
+				s.labelled(&b, "Alarm", red, text)
+				out += b.String()
+			}
+		}
+	}
 	return out
 }
 

@@ -15,6 +15,7 @@ func linked(s mesh.Status) *api.Mesh {
 		m.Links = append(m.Links, api.MeshLink{
 			Name: l.Name, State: string(l.State), Calls: l.Calls,
 			Sent: l.Sent, Dropped: l.Dropped, Relayed: l.Relayed, Lost: l.Lost, Waiting: l.Waiting,
+			BytesOut: l.BytesOut, BytesIn: l.BytesIn, RTT: l.RTT.Microseconds(), Backoff: l.Backoff.Milliseconds(),
 		})
 	}
 	return m

@@ -2,15 +2,29 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/ledger"
 )
 
 // skewAfter is how long a node may act on another table than the fleet has in
 // force, before it is an alarm and depreferences what it announces.
 const skewAfter = 30 * time.Second
+
+// skewedElsewhere are the other nodes that the voters hear act on another table:
+// each of them says so itself if it can.
+func (a *Agent) skewedElsewhere() []ledger.Skewed {
+	l, ok := a.o.Ledger.(interface{ Skewed() []ledger.Skewed })
+	if !ok {
+		return nil // the site's own ledger has one node
+	}
+	return slices.DeleteFunc(slices.Clone(l.Skewed()), func(x ledger.Skewed) bool {
+		return x.Site == a.o.Site && (x.Node == "" || x.Node == a.o.Node)
+	})
+}
 
 // tryAgain answers for the staged table once more, if what was said did not
 // arrive; it is called once a second.

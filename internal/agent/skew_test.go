@@ -9,7 +9,40 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/internal/ledger"
 )
+
+// hearsay is a ledger whose voters hear of nodes on another table.
+type hearsay struct {
+	ledger.Ledger
+	skewed []ledger.Skewed
+}
+
+func (h hearsay) Skewed() []ledger.Skewed { return h.skewed }
+
+// What the voters hear of other nodes' tables is an alarm at every node, so that one
+// that cannot raise it itself is seen; of itself a node says it itself.
+func TestSkewElsewhere(t *testing.T) {
+	inFleet(t, func(f *together) {
+		var a *Agent
+		for _, site := range []string{"ams", "fra", "lon"} {
+			f.serve(site, "up")
+			x := f.start(site, func(o *Options) {
+				if site == "lon" {
+					o.Ledger = hearsay{o.Ledger, []ledger.Skewed{{Site: "fra", Revision: 1, Fleet: 2}, {Site: "lon", Revision: 1, Fleet: 2}}}
+				}
+			})
+			if site == "lon" {
+				a = x
+			}
+		}
+		f.wires(30*time.Second, "ams=normal", "fra=normal", "lon=normal")
+		s := a.snapshot.Load()
+		if len(s.Alarms) != 1 || s.Alarms[0].Site != "fra" || s.Alarms[0].Text != "table_skew: the node of fra acts on revision 1 of the table and the fleet on 2" || s.Skewed != 1 {
+			f.Errorf("%d skewed: %+v", s.Skewed, s.Alarms)
+		}
+	})
+}
 
 // A node that cannot follow the table in force says so at once, depreferences
 // itself after half a minute, and is itself again when it can follow.

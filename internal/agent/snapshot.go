@@ -44,6 +44,7 @@ func (a *Agent) publish() {
 		s.Mesh = linked(a.link.Peers())
 	}
 	s.Counts.StateWriteErrors = a.writeErrors.Load()
+	s.Skewed = len(a.skewedElsewhere())
 	s.Alarms = a.alarms.show(a.standing(x), wall)
 	a.snapshot.Store(s)
 }
@@ -195,6 +196,9 @@ func (a *Agent) standing(x decide.Explanation) []api.Alarm {
 	}
 	if a.unfit != "" {
 		add(a.unfit, "steadycast check FILE")
+	}
+	for _, x := range a.skewedElsewhere() {
+		out = append(out, api.Alarm{Site: x.Site, Text: x.String(), Next: "steadycast revisions"})
 	}
 	for _, text := range a.plan.Load().Alarms {
 		add(text, "steadycast reload")

@@ -49,8 +49,9 @@ func fleet() *Snapshot {
 		},
 		Config: Config{Path: "/etc/steadycast/node.yaml", Revision: 7, Hash: "9f2c", LoadedAt: ago(2 * time.Hour), LastError: "node.yaml:12:15: bgp.hold_time: 2s is under the 3s minimum"},
 		Alarms: []Alarm{{Since: ago(31 * time.Second), Site: "fra", Text: "held on the air while failing", Next: "steadycast why fra 192.0.2.0/24"}},
+		Skewed: 1,
 		Mesh: &Mesh{
-			Links: []MeshLink{{Name: "ams-1", State: "up", Calls: 1, Sent: 4200, Waiting: 1}, {Name: "gru-1", State: "down", Calls: 9, Sent: 10, Dropped: 3, Relayed: 5, Lost: 2}},
+			Links: []MeshLink{{Name: "ams-1", State: "up", Calls: 1, Sent: 4200, Waiting: 1, BytesOut: 2_100_000, BytesIn: 61_000, RTT: 12_400}, {Name: "gru-1", State: "down", Calls: 9, Sent: 10, Dropped: 3, Relayed: 5, Lost: 2, Backoff: 7500}},
 			Heard: 8000, Dropped: []Count{{"stale", 4}}, Refused: []Count{{"revoked", 1}},
 		},
 		Counts: Counts{

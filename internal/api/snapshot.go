@@ -33,6 +33,8 @@ type Snapshot struct {
 	Config Config  `json:"config"`
 	Alarms []Alarm `json:"alarms,omitempty"`
 	Counts Counts  `json:"counts"`
+	// Skewed is how many other nodes the voters hear act on another table than the one in force.
+	Skewed int `json:"table_skewed_nodes,omitempty"`
 	// Mesh is this node's end of the links between nodes; nil where it has none.
 	Mesh *Mesh `json:"mesh,omitempty"`
 }
@@ -61,6 +63,13 @@ type MeshLink struct {
 	Relayed uint64 `json:"relayed"`
 	Lost    uint64 `json:"lost"`
 	Waiting int    `json:"waiting"`
+	// BytesOut and BytesIn are octets of the link's messages, before TLS.
+	BytesOut uint64 `json:"bytes_out"`
+	BytesIn  uint64 `json:"bytes_in"`
+	// RTT is the round trip in microseconds as the kernel smooths it; 0 while it is not
+	// known. Backoff is the pause in milliseconds before the next call, 0 while the link stands.
+	RTT     int64 `json:"rtt_us"`
+	Backoff int64 `json:"backoff_ms"`
 }
 
 // Count is how often something happened for a reason.

@@ -58,6 +58,8 @@ type Client struct {
 	lead atomic.Int32
 	// heard is when a voter was last heard, on clock.
 	heard atomic.Int64
+	// skewed is what a voter said last of nodes that act on another table.
+	skewed atomic.Pointer[[]Skewed]
 	// moved wakes those who wait for a position, each a closed channel.
 	movedMu sync.Mutex
 	moved   chan struct{}
@@ -119,6 +121,15 @@ func (c *Client) View() decide.View { return *c.view.Load() }
 
 // Watch signals that View has changed.
 func (c *Client) Watch() (<-chan struct{}, func()) { return c.watch.add() }
+
+// Skewed are the nodes that act on another table than the one in force, as the
+// voter that is followed hears them; nil while none is heard.
+func (c *Client) Skewed() []Skewed {
+	if s := c.skewed.Load(); s != nil && c.Lost() == nil {
+		return *s
+	}
+	return nil
+}
 
 // OnEvents calls f with the events of each entry. Those of entries during which
 // no voter was heard for long are missing.

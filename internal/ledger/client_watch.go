@@ -75,10 +75,9 @@ func (c *Client) stream(l *link) error {
 		b, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 		return l.refusal(res.StatusCode, b)
 	}
-	lines := bufio.NewScanner(res.Body)
+	lines := bufio.NewScanner(&feeding{res.Body, quiet})
 	lines.Buffer(nil, maxReply)
 	for lines.Scan() {
-		quiet.Reset(streamSilence)
 		if err := l.judge(res); err != nil { // one line a second at least
 			return err
 		}
@@ -101,6 +100,22 @@ func (c *Client) stream(l *link) error {
 	return lines.Err()
 }
 
+// feeding is a stream of which every octet is a sign of life: a whole view is one
+// line of some megabytes, which a thin or busy link may need longer for than
+// silence may last.
+type feeding struct {
+	from  io.Reader
+	quiet *time.Timer
+}
+
+func (f *feeding) Read(b []byte) (int, error) {
+	n, err := f.from.Read(b)
+	if n > 0 {
+		f.quiet.Reset(streamSilence)
+	}
+	return n, err
+}
+
 // take makes the next view of what a voter says, or refuses it.
 func (c *Client) take(r report, from string) error {
 	if i := c.index(r.Leader); i >= 0 {
@@ -119,6 +134,7 @@ func (c *Client) take(r report, from string) error {
 		}
 		next = &v
 	case next == nil:
+		c.skewed.Store(&r.Skewed)
 		return nil
 	}
 	if next.Fence.Compare(have.Fence) < 0 {

@@ -364,7 +364,7 @@ func (c *cluster) close() {
 	}
 	if c.t.Failed() {
 		for node, b := range c.books {
-			for _, l := range b.lines {
+			for _, l := range b.all() {
 				c.t.Logf("%s: %s", node, l)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +43,13 @@ func (b *logbook) Write(p []byte) (int, error) {
 	defer b.mu.Unlock()
 	b.lines = append(b.lines, string(p))
 	return len(p), nil
+}
+
+// all are its lines, while others may still write.
+func (b *logbook) all() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.lines)
 }
 
 func (b *logbook) count(part string) int {

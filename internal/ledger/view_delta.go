@@ -25,6 +25,8 @@ type report struct {
 	Events []steadycast.Event `json:"events,omitempty"`
 	// Leader is who leads, so that calls go there first.
 	Leader string `json:"leader,omitempty"`
+	// Skewed goes with a report without news: the nodes that act on another table.
+	Skewed []Skewed `json:"table_skew,omitempty"`
 }
 
 // viewDelta is what changed from one view to the next: lists that people make

@@ -141,6 +141,7 @@ type Voter struct {
 	watch   watchers
 	feed    feed
 	beats   beatBox
+	skew    skewBook
 	cross   crossBox
 	quit    chan struct{}
 	stop    sync.Once
@@ -178,6 +179,7 @@ func OpenVoter(opts VoterOptions) (*Voter, error) {
 	v.helpers.Go(func() { v.door.serve(opts.Fleet) })
 	v.helpers.Go(v.serveHTTP)
 	v.helpers.Go(v.watchRoom)
+	v.helpers.Go(v.watchSkew)
 	go v.run()
 	return v, nil
 }
@@ -232,7 +234,11 @@ func (v *Voter) config() *raft.Config {
 	c.LocalID = raft.ServerID(v.opts.Node)
 	c.HeartbeatTimeout = max(time.Second, 10*v.opts.MaxRTT)
 	c.ElectionTimeout = c.HeartbeatTimeout
-	c.LeaderLeaseTimeout = c.HeartbeatTimeout / 2
+	// A leader that hears no majority for as long as the others would wait for it steps
+	// down. Half of that, raft's own proportion, made leaders of a busy machine change
+	// for a pause that no follower had noticed; nothing rests on the lease, since what
+	// needs no entry is answered only after a majority has confirmed the leader.
+	c.LeaderLeaseTimeout = c.HeartbeatTimeout
 	c.CommitTimeout = 100 * time.Millisecond
 	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = 4096, 4096, 5*time.Minute
 	c.NoLegacyTelemetry = true
@@ -371,6 +377,7 @@ func (v *Voter) Beat(b decide.Beat) { v.Heard(b, 0) }
 // Heard is Beat for one that was known to be true age ago.
 func (v *Voter) Heard(b decide.Beat, age time.Duration) {
 	v.beats.put(heard{beat: b, at: v.clock.now() - max(age, 0)})
+	v.skew.hear(v.clock.now(), b, v.view.Load().Table.Revision)
 }
 
 // Observe takes what a vantage observed of anybody, age ago. Every voter keeps

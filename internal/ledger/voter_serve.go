@@ -31,6 +31,8 @@ const (
 	watchersMost = 1024
 	// aliveEvery is how often a stream without news says so.
 	aliveEvery = time.Second
+	// pieceMost is how much of a report is written at once, in bytes.
+	pieceMost = 64 << 10
 	// passEvery is how often a call that waits looks for a new leader.
 	passEvery = 20 * time.Millisecond
 	// onBehalfOf names who a call came from that another voter passes on.
@@ -426,12 +428,14 @@ func (v *Voter) serveWatch(w http.ResponseWriter, r *http.Request) {
 		at = newest
 		if len(lines) == 0 {
 			leader, _ := v.leaderPeer()
-			lines = append(lines, line(report{Leader: leader.Node}))
+			lines = append(lines, line(report{Leader: leader.Node, Skewed: v.skew.standing(v.clock.now())}))
 		}
-		_ = out.SetWriteDeadline(v.clock.in(handshakeTimeout))
-		for _, l := range lines {
-			if _, err := w.Write(l); err != nil {
-				return
+		for _, l := range lines { // in pieces, of which each has its time: a whole view may take long
+			for piece := range slices.Chunk(l, pieceMost) {
+				_ = out.SetWriteDeadline(v.clock.in(handshakeTimeout))
+				if _, err := w.Write(piece); err != nil {
+					return
+				}
 			}
 		}
 		if out.Flush() != nil {
@@ -462,6 +466,7 @@ func (v *Voter) State() State {
 	}
 	s.Leader, _ = v.leaderPeer()
 	s.Fence, s.Members = v.View().Fence, v.Members()
+	s.Skewed = v.skew.standing(v.clock.now())
 	s.Free, _ = free(v.opts.Dir)
 	s.Empty = s.Term == 0 && s.LastIndex == 0 && len(s.Members) == 0
 	return s

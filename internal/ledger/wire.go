@@ -102,6 +102,8 @@ type State struct {
 	Rules int `json:"rules"`
 	// Free is the room on its disk in bytes.
 	Free int64 `json:"free"`
+	// Skewed are the nodes that it hears act on another table than the one in force.
+	Skewed []Skewed `json:"table_skew,omitempty"`
 }
 
 // Member is one voter of the ledger as its log has it, or one on its way in.

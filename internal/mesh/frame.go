@@ -28,6 +28,8 @@ const (
 )
 
 const (
+	// frameHead is length and kind, in octets.
+	frameHead = 4 + 1
 	// maxFrame bounds a frame; whoever sends a larger one is cut off.
 	maxFrame = 64 << 10
 	// maxSigned leaves room for a certificate or a name beside a report.

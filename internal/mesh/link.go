@@ -44,6 +44,8 @@ type link struct {
 	losses   uint64               // had no way
 	unecho   uint64               // not sent, because the reader's nonce is not known yet
 	total    uint64               // reports the streams have taken, ever
+	out, in  uint64               // octets of frames, ever
+	wait     time.Duration        // before the next call; zero while one stands or is under way
 }
 
 func newLink(m *Mesh, p Peer) *link {
@@ -112,6 +114,7 @@ func (l *link) run(ctx context.Context) {
 		l.ended(err)
 		l.mu.Lock()
 		wait := backoff(l.fails)
+		l.wait = wait
 		l.fails++
 		l.mu.Unlock()
 		select {
@@ -164,7 +167,7 @@ func (l *link) stream(parent context.Context) error {
 	l.q.clear()
 	l.mu.Lock()
 	l.calls++
-	l.end = cancel
+	l.end, l.wait = cancel, 0
 	l.sent, l.got, l.unproven, l.heard = 0, 0, time.Time{}, time.Time{}
 	l.mu.Unlock()
 
@@ -209,6 +212,9 @@ func cause(ctx context.Context, err error) error {
 // frame takes one frame from the reader.
 func (l *link) frame(k kind, b []byte) error {
 	now := time.Now()
+	l.mu.Lock()
+	l.in += frameHead + uint64(len(b))
+	l.mu.Unlock()
 	switch k {
 	case kindNonce:
 		var t tick
@@ -260,11 +266,12 @@ func (l *link) confirmed(got uint64, now time.Time) {
 
 // took is told of each frame that the stream takes.
 func (l *link) took(frame []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out += uint64(len(frame))
 	if !carries(frame) {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.sent++
 	l.total++
 	if l.unproven.IsZero() {

@@ -43,6 +43,13 @@ type LinkStatus struct {
 	Lost     uint64 `json:"lost"`
 	Unechoed uint64 `json:"unechoed"`
 	Waiting  int    `json:"waiting"`
+	// BytesOut and BytesIn are octets of frames, without what TLS and HTTP/2 add.
+	BytesOut uint64 `json:"bytes_out"`
+	BytesIn  uint64 `json:"bytes_in"`
+	// RTT is the round trip as the kernel smooths it (RFC 6298); 0 where it is not known.
+	RTT time.Duration `json:"rtt_ns,omitempty"`
+	// Backoff is the pause before the next call, while one lasts.
+	Backoff time.Duration `json:"backoff_ns,omitempty"`
 }
 
 // CallerStatus is one node that called us, as long as its stream stands.
@@ -98,7 +105,10 @@ func (l *link) status(now time.Time) LinkStatus {
 	waiting, dropped := l.q.state()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := LinkStatus{Peer: l.peer, State: LinkDown, Error: l.err, Calls: l.calls, Sent: l.total, Dropped: dropped, Relayed: l.relays, Lost: l.losses, Unechoed: l.unecho, Waiting: waiting}
+	s := LinkStatus{Peer: l.peer, State: LinkDown, Error: l.err, Calls: l.calls, Sent: l.total, Dropped: dropped, Relayed: l.relays, Lost: l.losses, Unechoed: l.unecho, Waiting: waiting, BytesOut: l.out, BytesIn: l.in, Backoff: l.wait}
+	if l.conn != nil {
+		s.RTT = roundTrip(l.conn.NetConn())
+	}
 	if !l.since.IsZero() {
 		s.For = now.Sub(l.since)
 	}

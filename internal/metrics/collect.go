@@ -160,6 +160,7 @@ func (s *sender) units(snap *api.Snapshot) {
 
 func (s *sender) ledger(snap *api.Snapshot) {
 	s.put(ledgerUp, truth(snap.LedgerLost == ""))
+	s.put(tableSkew, float64(snap.Skewed))
 	s.put(onTrial, truth(snap.View.Trial != nil))
 	for _, r := range snap.Counts.Refusals {
 		s.put(refusals, float64(r.Count), r.Guard)

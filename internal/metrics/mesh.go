@@ -12,6 +12,12 @@ var (
 		"Reports of observations by what became of them: sent, dropped from a full queue, relayed through a voter, lost without any way.", "peer", "fate")
 	meshWaiting = define("mesh_link_waiting", gauge,
 		"Reports that wait in the link's queue.", "peer")
+	meshBytes = define("mesh_link_bytes_total", counter,
+		"Octets of the link's messages, without what TLS and HTTP/2 add.", "peer", "direction")
+	meshRTT = define("mesh_link_rtt_seconds", gauge,
+		"Round trip of the link's connection, as the kernel smooths it; absent while there is none.", "peer")
+	meshBackoff = define("mesh_link_backoff_seconds", gauge,
+		"Pause before the link is called again, as it was drawn; 0 while it stands or is being called.", "peer")
 	meshHeard = define("mesh_heard_total", counter,
 		"Observations of other nodes that were let in.")
 	meshDropped = define("mesh_dropped_total", counter,
@@ -20,6 +26,8 @@ var (
 		"Peers that were turned away before they said anything.", "reason")
 	onTrial = define("table_on_trial", gauge,
 		"1 while the table in force waits for somebody to confirm it, and the one before comes back otherwise.")
+	tableSkew = define("table_skewed_nodes", gauge,
+		"Other nodes that the voters have heard act on another table than the one in force for half a minute.")
 )
 
 // mesh sends the links' series; none where there are no links.
@@ -37,6 +45,12 @@ func (s *sender) mesh(m *api.Mesh) {
 		s.put(meshSent, float64(l.Relayed), l.Name, "relayed")
 		s.put(meshSent, float64(l.Lost), l.Name, "lost")
 		s.put(meshWaiting, float64(l.Waiting), l.Name)
+		s.put(meshBytes, float64(l.BytesOut), l.Name, "out")
+		s.put(meshBytes, float64(l.BytesIn), l.Name, "in")
+		if l.RTT > 0 {
+			s.put(meshRTT, float64(l.RTT)/1e6, l.Name)
+		}
+		s.put(meshBackoff, float64(l.Backoff)/1e3, l.Name)
 	}
 	s.put(meshHeard, float64(m.Heard))
 	for _, c := range m.Dropped {

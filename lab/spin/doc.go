@@ -1,10 +1,10 @@
-// Package spin holds a model of the permit protocol, permit.pml, that the model
-// checker Spin walks through in every order of events: what the simulator finds
-// with luck in a million schedules is found here without, as far as the model
-// goes. It knows one ledger that never forgets, and a network that loses,
-// doubles and reorders; it knows neither time nor raft nor evidence. For those
-// there is internal/sim.
+// Package spin holds two models: of the permit protocol, permit.pml, and of what the
+// nodes of one site promise each other, siblings.pml. The model checker Spin walks
+// through them in every order of events: what the simulator finds with luck in a
+// million schedules is found here without, as far as the models go. They know a
+// ledger that never forgets, and a network that loses, doubles and reorders; they know
+// neither time nor raft nor evidence. For those there is internal/sim.
 //
-// The test checks small instances, and that each rejected rule of the model is
-// found to be wrong. `make spin` checks the larger ones, in some minutes.
+// The test checks small instances, and that each rejected rule of the models is
+// found to be wrong. `make spin` checks larger ones, in some minutes.
 package spin

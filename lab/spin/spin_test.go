@@ -50,9 +50,9 @@ func TestPermit(t *testing.T) {
 			continue // `make spin` checks it
 		}
 		t.Run(i.name, func(t *testing.T) {
-			said, dir := check(t, i.define, i.keep)
+			said, dir := check(t, "permit.pml", i.define, i.keep)
 			if broken := assertion.FindString(said); broken != "" || !strings.Contains(said, "errors: 0") {
-				t.Fatalf("%s\n%s", said, trail(t, dir, i.define))
+				t.Fatalf("%s\n%s", said, trail(t, "permit.pml", dir, i.define))
 			}
 			if strings.Contains(said, "max search depth too small") || strings.Contains(said, "reached -DMEMLIM") {
 				t.Fatalf("it did not look everywhere:\n%s", said)
@@ -66,7 +66,7 @@ func TestPermit(t *testing.T) {
 func TestMutants(t *testing.T) {
 	for name, breaks := range mutants {
 		t.Run(name, func(t *testing.T) {
-			said, _ := check(t, []string{"-D" + name}, []string{"-DHC4"})
+			said, _ := check(t, "permit.pml", []string{"-D" + name}, []string{"-DHC4"})
 			broken := assertion.FindString(said)
 			if !strings.Contains(broken, breaks) {
 				t.Fatalf("it should break %s:\n%s", breaks, said)
@@ -83,7 +83,7 @@ var (
 
 // check makes the checker of one instance, runs it, and returns what it says
 // and the directory with what it left.
-func check(t *testing.T, define, keep []string) (said, dir string) {
+func check(t *testing.T, file string, define, keep []string, more ...string) (said, dir string) {
 	t.Helper()
 	for _, tool := range []string{"spin", "gcc"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -94,7 +94,7 @@ func check(t *testing.T, define, keep []string) (said, dir string) {
 		}
 	}
 	dir = t.TempDir()
-	model, err := filepath.Abs("permit.pml")
+	model, err := filepath.Abs(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,17 +113,17 @@ func check(t *testing.T, define, keep []string) (said, dir string) {
 	if keep[0] == "-DBITSTATE" {
 		args = append(args, "-w32")
 	}
-	return run("./pan", args...), dir
+	return run("./pan", append(args, more...)...), dir
 }
 
 // trail is the way to what was found, the last of it.
-func trail(t *testing.T, dir string, define []string) string {
+func trail(t *testing.T, file, dir string, define []string) string {
 	t.Helper()
-	model, err := filepath.Abs("permit.pml")
+	model, err := filepath.Abs(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), "spin", append(append([]string{"-p", "-g", "-k", "permit.pml.trail"}, define...), model)...)
+	c := exec.CommandContext(t.Context(), "spin", append(append([]string{"-p", "-g", "-k", file + ".trail"}, define...), model)...)
 	c.Dir = dir
 	out, err := c.CombinedOutput()
 	if err != nil {

@@ -63,7 +63,10 @@ func renderSites(s style, page *api.Page[api.SiteRow]) string {
 		if r.Far {
 			speaker, heard = cell{"-", dim}, "by the ledger"
 		}
-		note := r.Order
+		note, ink := r.Order, plain
+		if len(r.Gone) > 0 {
+			note, ink = strings.TrimSuffix("gone ("+strings.Join(r.Gone, ", ")+"); "+note, "; "), red
+		}
 		if r.Nodes > 0 {
 			said := fmt.Sprintf("%d nodes", r.Nodes)
 			if !r.Far && r.Announcing > 0 {
@@ -77,7 +80,7 @@ func renderSites(s style, page *api.Page[api.SiteRow]) string {
 		if r.Share != "" {
 			note = strings.TrimPrefix(note+"; takes "+r.Share, "; ")
 		}
-		t.add(cell{name, plain}, speaker, of(r.Announcing, r.Units), of(r.Healthy, r.Services), of(r.PeersUp, r.Peers), cell{heard, plain}, cell{note, plain})
+		t.add(cell{name, plain}, speaker, of(r.Announcing, r.Units), of(r.Healthy, r.Services), of(r.PeersUp, r.Peers), cell{heard, plain}, cell{note, ink})
 	}
 	return t.render(s)
 }

@@ -319,3 +319,16 @@ func golden(t *testing.T, file, got string) {
 		t.Errorf("%s differs; if that is meant, run the test with -update and read the difference. Got:\n%s", file, got)
 	}
 }
+
+// A site that is gone says so in the table of sites, before what a person ordered there.
+func TestSitesGone(t *testing.T) {
+	text := renderSites(style{width: 200}, &api.Page[api.SiteRow]{Items: []api.SiteRow{
+		{Site: "ams"}, {Site: "fra", Gone: []string{"dns", "web"}, Order: "drain"}, {Site: "iad", Gone: []string{"web"}},
+	}})
+	lines := strings.Split(text, "\n")
+	for i, want := range []string{"", "gone (dns, web); drain", "gone (web)"} {
+		if got := strings.TrimSpace(lines[i+1]); !strings.HasSuffix(got, want) || strings.Contains(got, "gone") != (want != "") {
+			t.Errorf("%q, want %q at its end", got, want)
+		}
+	}
+}

@@ -78,8 +78,11 @@ type SiteRow struct {
 	// Heard is when it was last heard; zero if never.
 	Heard time.Time `json:"heard,omitzero"`
 	// Far: another node's site, of which the ledger's count is all that is known here.
-	Far   bool   `json:"far,omitempty"`
-	Order string `json:"order,omitempty"`
+	Far bool `json:"far,omitempty"`
+	// Gone are its services that others see down while nothing is heard of it, so that
+	// names lead elsewhere.
+	Gone  []string `json:"gone,omitempty"`
+	Order string   `json:"order,omitempty"`
 	// Ordered are the orders over single nodes of it, and Names its nodes where it has several.
 	Ordered []string `json:"ordered,omitempty"`
 	Names   []string `json:"names,omitempty"`
@@ -118,6 +121,11 @@ func (s *Snapshot) SiteRows() []SiteRow {
 				if v.State == steadycast.Healthy {
 					r.Healthy++
 				}
+			}
+		}
+		for _, g := range s.View.Gone {
+			if g.Site == name {
+				r.Gone = append(r.Gone, g.Service)
 			}
 		}
 		for i := range s.View.Orders {

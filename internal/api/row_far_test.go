@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -59,5 +60,17 @@ func TestFarRows(t *testing.T) {
 		if site := s.SiteRows()[1]; x.want == Announced && (site.Announcing != 1 || site.Healthy != 1 || site.Services != 1 || !site.Far) {
 			t.Errorf("%s: %+v", x.name, site)
 		}
+	}
+}
+
+// The row of a site names what is gone there, and no other's does.
+func TestGoneSites(t *testing.T) {
+	s := &Snapshot{Mode: "fleet", View: decide.View{
+		Table: decide.Table{Sites: []decide.Place{{Name: "ams"}, {Name: "fra"}}},
+		Gone:  []decide.Gone{{Site: "fra", Service: "dns", By: []string{"ams"}}, {Site: "fra", Service: "web", By: []string{"ams"}}},
+	}}
+	rows := s.SiteRows()
+	if len(rows) != 2 || len(rows[0].Gone) != 0 || fmt.Sprint(rows[1].Gone) != "[dns web]" {
+		t.Errorf("%+v", rows)
 	}
 }

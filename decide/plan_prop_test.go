@@ -363,13 +363,13 @@ func (w *planWorld) stale(t *rapid.T) {
 }
 
 func (w *planWorld) wish(t *rapid.T) {
-	w.tell(t, rapid.SampledFrom([]string{PlanRunIt, PlanRunIt, PlanPause, PlanResume, PlanResume, PlanStep, PlanApprove, PlanApprove, PlanRollback}).Draw(t, "wish"),
+	w.tell(t, rapid.SampledFrom([]string{PlanRunIt, PlanRunIt, PlanPause, PlanResume, PlanResume, PlanStep, PlanApprove, PlanApprove, PlanRollback, PlanDismiss, PlanGiveUp}).Draw(t, "wish"),
 		rapid.SampledFrom([]string{"p", "q"}).Draw(t, "plan"))
 }
 
 func (w *planWorld) tell(t *rapid.T, do, plan string) Reply {
 	e := w.entry(KindPlan)
-	e.Actor, e.Reason, e.Plan = "ann", "test", &PlanWish{Do: do, Plan: plan}
+	e.Actor, e.Reason, e.Plan = "ann", "test", &PlanWish{Do: do, Plan: plan, Force: do == PlanGiveUp}
 	return w.apply(t, e)
 }
 

@@ -45,6 +45,8 @@ const (
 	PlanBack       PlanState = "rolling back" // what was done is taken back
 	PlanComplete   PlanState = "complete"
 	PlanRolledBack PlanState = "rolled back"
+	PlanDismissed  PlanState = "dismissed" // a person closed it
+	PlanGivenUp    PlanState = "given up"  // a person ended it where it stood
 )
 
 // Live reports whether something is still to be done.
@@ -169,10 +171,12 @@ func (w StepWord) Sound() StepWord {
 
 // PlanWish is what a person wants of a plan.
 type PlanWish struct {
-	// Do is run, pause, resume, step, approve or rollback.
+	// Do is run, pause, resume, step, approve, rollback, dismiss or give-up.
 	Do string `json:"do"`
 	// Plan by its name; its newest run is meant.
 	Plan string `json:"plan"`
+	// Force: give-up leaves what was done as it is.
+	Force bool `json:"force,omitempty"`
 }
 
 // What a person can want of a plan.
@@ -183,10 +187,12 @@ const (
 	PlanStep     = "step"
 	PlanApprove  = "approve"
 	PlanRollback = "rollback"
+	PlanDismiss  = "dismiss"
+	PlanGiveUp   = "give-up"
 )
 
 // PlanVerbs are all of them.
-var PlanVerbs = []string{PlanRunIt, PlanPause, PlanResume, PlanStep, PlanApprove, PlanRollback}
+var PlanVerbs = []string{PlanRunIt, PlanPause, PlanResume, PlanStep, PlanApprove, PlanRollback, PlanDismiss, PlanGiveUp}
 
 // Key stays the same in every try of the step, so that what is called knows that
 // it has done it already.

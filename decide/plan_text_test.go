@@ -12,7 +12,7 @@ import (
 //
 //	plan NAME [start=propose|run when=SITE:STATE for=10s on_failure=rollback]: STEP | STEP …
 //	     of the next table; a step is DO [SITE] [name=N at=SITE for=D timeout=D percent=N canary=N effect=E undo]
-//	tell VERB PLAN: reason
+//	tell VERB PLAN [force]: reason
 //	node SAY NODE STEP [try=N] [run=N] [then=METRIC] [now=METRIC]: evidence
 //	plans
 func (s *stage) planning(word string, args []string, text string) []string {
@@ -23,7 +23,7 @@ func (s *stage) planning(word string, args []string, text string) []string {
 		return nil
 	case "tell":
 		e := s.entry(KindPlan)
-		e.Actor, e.Reason, e.Plan = "ann", text, &PlanWish{Do: args[0], Plan: args[1]}
+		e.Actor, e.Reason, e.Plan = "ann", text, &PlanWish{Do: args[0], Plan: args[1], Force: slices.Contains(args, "force")}
 		return s.say(s.apply(e))
 	case "node":
 		e := s.entry(KindStep)

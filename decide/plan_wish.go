@@ -26,8 +26,15 @@ func (a *applying) plan(w PlanWish) string {
 		return ""
 	}
 	r := a.Plans.Runs[i]
-	if w.Do == PlanRollback {
+	switch w.Do {
+	case PlanRollback:
 		a.rollback(i)
+		return ""
+	case PlanDismiss:
+		a.dismissPlan(i)
+		return ""
+	case PlanGiveUp:
+		a.giveUp(i, w.Force)
 		return ""
 	}
 	switch {

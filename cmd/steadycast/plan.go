@@ -53,6 +53,8 @@ func newPlanCommand(c *cli) *cobra.Command {
 		{decide.PlanStep, "Go on by one step, and hold"},
 		{decide.PlanApprove, "Say yes where the run waits for a person"},
 		{decide.PlanRollback, "Take back what was done, from wherever it stands"},
+		{decide.PlanDismiss, "Close a run that is proposed, or has ended; it is not taken back any more"},
+		{decide.PlanGiveUp, "End a run where it stands, which can neither go on nor be taken back"},
 	} {
 		cmd.AddCommand(newPlanVerb(c, v.verb, v.short))
 	}
@@ -69,13 +71,17 @@ func newPlanVerb(c *cli, verb, short string) *cobra.Command {
 			}
 			return c.perform(cmd.Context(), f, change{
 				verb: "plan " + verb + " " + args[0],
-				wish: func(bool) decide.Wish {
-					return decide.Wish{Kind: decide.KindPlan, Plan: &decide.PlanWish{Do: verb, Plan: args[0]}}
+				wish: func(force bool) decide.Wish {
+					return decide.Wish{Kind: decide.KindPlan, Plan: &decide.PlanWish{Do: verb, Plan: args[0], Force: force}}
 				},
 			})
 		},
 	}
 	f.common(cmd.Flags())
+	if verb == decide.PlanGiveUp {
+		cmd.Long = "End a run that stands still and can neither go on nor be taken back, so that its sites\nare free for others. What it did stays as it is, and a person settles it: the refusal\nwithout --force names what that is."
+		cmd.Flags().BoolVar(&f.force, "force", false, "leave what was done as it is; it is named and recorded")
+	}
 	return cmd
 }
 

@@ -73,6 +73,55 @@ func TestPlanWaitsForEveryNode(t *testing.T) {
 	}
 }
 
+// TestPlanVerifiesTheCut: a plan that took a route away is verified by the proof of the
+// cut at each node of the site, whoever knows it, and by nothing weaker; where nothing
+// counts, that is said.
+func TestPlanVerifiesTheCut(t *testing.T) {
+	at := steadycast.Fence{Epoch: 1, Index: 5}
+	unit := steadycast.Unit{Site: "fra", Prefix: netip.MustParsePrefix("192.0.2.0/24")}
+	cut := func(node string, state decide.CutState, why ...string) decide.CutTold {
+		return decide.CutTold{Node: node, Cut: decide.Cut{Unit: unit, Fence: at, State: state, Why: why}}
+	}
+	kept := func(c decide.CutTold) decide.CutKept { return decide.CutKept{Cut: c.Cut, Node: c.Node} }
+	over, alone := cut("fra-1", decide.CutFailed, "long ago"), cut("", decide.CutFailed, "unheard")
+	over.Over, alone.Unheard = true, true
+	for _, x := range []struct {
+		name         string
+		told         [2][]decide.CutTold // of fra-1 and fra-2, the newest first
+		kept         []decide.CutKept
+		text         string
+		done, failed bool
+	}{
+		{"there never was one", [2][]decide.CutTold{}, nil, "1 route is as ordered, and acknowledged", true, false},
+		{"both go on", [2][]decide.CutTold{{cut("fra-1", decide.CutInProgress, "residual: 50")}, {cut("fra-2", decide.CutInProgress, "route: tor1")}}, nil,
+			"the cut of fra 192.0.2.0/24 is in progress: residual: 50", false, false},
+		{"the second goes on", [2][]decide.CutTold{{}, {cut("fra-2", decide.CutInProgress, "route: tor1")}}, []decide.CutKept{kept(cut("fra-1", decide.CutComplete))},
+			"the cut of fra 192.0.2.0/24 is in progress: route: tor1", false, false},
+		{"who took over is unwell", [2][]decide.CutTold{{cut("fra-1", decide.CutFailed, "target: ams")}}, nil, "the cut of fra 192.0.2.0/24 has failed: target: ams", false, true},
+		{"both are remembered", [2][]decide.CutTold{}, []decide.CutKept{kept(cut("fra-1", decide.CutComplete)), kept(cut("fra-2", decide.CutComplete))}, "1 route is as ordered, and acknowledged", true, false},
+		{"nothing counts", [2][]decide.CutTold{}, []decide.CutKept{kept(cut("fra-1", decide.CutUnmeasured, "nothing counts what still comes here"))},
+			"1 route is as ordered, and acknowledged; the cut of fra 192.0.2.0/24 is unmeasured: nothing counts what still comes here", true, false},
+		{"what is told is newer than what is remembered", [2][]decide.CutTold{{cut("fra-1", decide.CutComplete)}}, []decide.CutKept{kept(cut("fra-1", decide.CutFailed, "target"))},
+			"1 route is as ordered, and acknowledged", true, false},
+		{"an older one that is over, and that it was unheard", [2][]decide.CutTold{{cut("fra-1", decide.CutComplete), over}}, []decide.CutKept{kept(over), kept(alone)},
+			"1 route is as ordered, and acknowledged", true, false},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			l := &heardSites{sites: []decide.SiteNow{
+				{Site: "fra", Node: "fra-1", At: at, Cuts: x.told[0]}, {Site: "fra", Node: "fra-2", At: at, Cuts: x.told[1]},
+			}}
+			l.view = decide.View{
+				Plans: []decide.PlanRun{{Number: 1, Plan: decide.Plan{Steps: []decide.Step{{Do: decide.DoDrain}, {Do: decide.DoVerify}}}, Steps: []decide.StepRun{{Ordered: at, Took: []steadycast.Unit{unit}}, {}}}},
+				Units: []decide.UnitView{{Unit: unit, Phase: steadycast.Out}}, Cuts: x.kept,
+			}
+			s := &steps{ledger: l}
+			if text, done, failed := s.carriedOut(t.Context(), stepTry{run: 1, step: 1}, ""); text != x.text || done != x.done || failed != x.failed {
+				t.Errorf("%t, %t: %s; want %s", done, failed, text, x.text)
+			}
+		})
+	}
+}
+
 // local is a ledger's name inside lagging, which has a method Local.
 type local = ledger.Local
 

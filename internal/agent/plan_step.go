@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -15,6 +18,10 @@ import (
 
 // badLooks in a row end a step whose check must hold meanwhile.
 const badLooks = 3
+
+// cutLooks in a row that find a cut failed end a verification: who takes over may be
+// unwell for a moment.
+const cutLooks = 10
 
 // work carries out one try, and gives what is to be said of it. since is when this
 // node asked for it: the ledger counts the lease from later, so a run that ends
@@ -44,7 +51,14 @@ func (s *steps) work(ctx context.Context, t stepTry, r decide.PlanRun, since tim
 	case p.Do == decide.DoWarm, p.Do == decide.DoShift:
 		out = s.clients(ctx, t, p, step)
 	case p.Do == decide.DoVerify:
-		out = s.stays(ctx, t, p.For, step, func() (string, bool, bool) { return s.carriedOut(ctx, t, p.Site) })
+		bad := 0
+		out = s.stays(ctx, t, p.For, step, func() (string, bool, bool) {
+			text, so, failed := s.carriedOut(ctx, t, p.Site)
+			if bad++; !failed {
+				bad = 0
+			}
+			return text, so, bad >= cutLooks
+		})
 	default:
 		out = decide.StepWord{Say: decide.SayDrop, Text: fmt.Sprintf("this node does not know how to %s", p.Do)}
 	}
@@ -231,10 +245,10 @@ func lacks(now []decide.SiteNow, unit steadycast.Unit, at steadycast.Fence, in b
 }
 
 // carriedOut looks whether all that the run moved so far, of a site or of all, is
-// where it was ordered to be, and proven.
+// where it was ordered to be, and proven; and of what left, that its cut is complete.
 func (s *steps) carriedOut(ctx context.Context, t stepTry, site string) (text string, so, failed bool) {
 	v, now := s.ledger.View(), s.sites(ctx)
-	seen := 0
+	seen, said := 0, ""
 	for _, r := range v.Plans {
 		if r.Number != t.run {
 			continue
@@ -248,14 +262,56 @@ func (s *steps) carriedOut(ctx context.Context, t stepTry, site string) (text st
 				if i < 0 {
 					continue
 				}
-				if text := lacks(now, unit, st.Ordered, r.Plan.Steps[k].Do == decide.DoAnnounce); text != "" {
+				in := r.Plan.Steps[k].Do == decide.DoAnnounce
+				if text := lacks(now, unit, st.Ordered, in); text != "" {
 					return text, false, false
 				}
-				seen++
+				if seen++; in {
+					continue
+				}
+				text, done, bad := cutOf(&v, now, unit)
+				if !done {
+					return text, false, bad
+				}
+				if text != "" {
+					said = "; " + text
+				}
 			}
 		}
 	}
-	return routesAre(seen) + " as ordered, and acknowledged", true, false
+	return routesAre(seen) + " as ordered, and acknowledged" + said, true, false
+}
+
+// cutOf says how far the cut of a unit is that was ordered out, by the word of every
+// node of its site: done once it is complete, or all is so that can be measured, which
+// is then said. What the ledger remembers is asked where the nodes tell nothing any
+// more; a unit that was out before there were cuts has none.
+func cutOf(v *decide.View, now []decide.SiteNow, unit steadycast.Unit) (text string, done, failed bool) {
+	newest := map[string]*decide.Cut{}
+	for i := range v.Cuts { // the newest last
+		if k := &v.Cuts[i]; k.Unit == unit && !k.Over && !k.Unheard { // which the site is, by now
+			newest[k.Node] = &k.Cut
+		}
+	}
+	for i := range now {
+		for j := range slices.Backward(now[i].Cuts) { // the newest first
+			if c := &now[i].Cuts[j]; c.Unit == unit && !c.Over {
+				newest[cmp.Or(now[i].Node, c.Node)] = &c.Cut
+			}
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(newest)) {
+		c := newest[node]
+		switch why := strings.Join(c.Why, "; "); c.State {
+		case decide.CutInProgress:
+			return fmt.Sprintf("the cut of %s is in progress: %s", unit, why), false, false
+		case decide.CutFailed:
+			return fmt.Sprintf("the cut of %s has failed: %s", unit, why), false, true
+		case decide.CutUnmeasured:
+			text = fmt.Sprintf("the cut of %s is unmeasured: %s", unit, why)
+		}
+	}
+	return text, true, false
 }
 
 func routesAre(n int) string {

@@ -73,7 +73,9 @@ func (out Units) beside(snap *Snapshot, sites []decide.SiteNow, site string, pre
 				u.Proven, u.Unproven = false, "the ledger has not heard "+n.Name
 			}
 		}
-		u.Cut = worstCut(cuts, v.Unit)
+		if u.Cut = worstCut(cuts, v.Unit); u.Cut != nil && u.Cut.Unheard && u.Proven {
+			u.Cut = nil // it is heard by now
+		}
 		units = append(units, u)
 	}
 	out.Units = units

@@ -57,6 +57,11 @@ func (s *Snapshot) followsPlan(w *decide.PlanWish) ([]string, error) {
 		return []string{"no further step begins; what a node is at goes on to its end"}, nil
 	case decide.PlanStep:
 		return []string{"one step is done, and then it holds again"}, nil
+	case decide.PlanDismiss:
+		return []string{"it is not proposed again before its signs have gone and come back, and not taken back any more"}, nil
+	case decide.PlanGiveUp:
+		return []string{fmt.Sprintf("run %d of plan %s ends where it stands, and blocks its sites no longer", newest.Number, w.Plan),
+			"orders and shares that it gave stay until a person ends them: steadycast status"}, nil
 	case decide.PlanRollback:
 		var out []string
 		for _, st := range newest.Plan.Steps {

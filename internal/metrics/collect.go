@@ -198,7 +198,7 @@ func (s *sender) ledger(snap *api.Snapshot) {
 	type run struct{ plan, state string }
 	runs := map[run]int{}
 	for _, p := range snap.View.Table.Plans {
-		for _, state := range []decide.PlanState{decide.PlanProposed, decide.PlanRunning, decide.PlanBack, decide.PlanComplete, decide.PlanRolledBack} {
+		for _, state := range []decide.PlanState{decide.PlanProposed, decide.PlanRunning, decide.PlanBack, decide.PlanComplete, decide.PlanRolledBack, decide.PlanDismissed, decide.PlanGivenUp} {
 			runs[run{p.Name, string(state)}] = 0
 		}
 		runs[run{p.Name, "held"}] = 0

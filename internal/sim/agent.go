@@ -16,6 +16,7 @@ type agent struct {
 	w     *world
 	p     *place
 	inc   uint64
+	life  uint64 // never used twice, whatever the disk says
 	clock clock
 	site  *decide.Site
 
@@ -26,6 +27,8 @@ type agent struct {
 	fast   bool
 	table  int // which of the tables that were in force its last set rests on
 	client client
+	kin    kinMutations
+	ending bool // it will start again from a higher number
 
 	wanted steadycast.RouteSet
 	given  bool
@@ -36,10 +39,10 @@ type agent struct {
 	sick   []time.Duration // since when each service is Unhealthy or not back from there; never if it is not
 }
 
-// nonce is one that another agent issued.
+// nonce is one that another agent or a voter issued, in one of its lives.
 type nonce struct {
-	inc uint64
-	n   int
+	life uint64
+	n    int
 }
 
 // cause is why a route changed.
@@ -64,6 +67,8 @@ const (
 	byReplay             // the session came back
 	byLoss               // power, process or session lost
 	byUpgrade            // people restarted the speaker
+	byKin                // its siblings stay
+	bySite               // automation, with the leave that a sibling asked for
 	byMutation           // a rejected rule acted
 )
 
@@ -74,7 +79,7 @@ func (p *place) startAgent(off time.Duration) {
 	w := p.w
 	p.starts++
 	a := &agent{
-		w: w, p: p, inc: p.starts, clock: clock{zero: w.now, ppm: p.ppm},
+		w: w, p: p, inc: p.starts, life: uint64(p.deaths) + 1, clock: clock{zero: w.now, ppm: p.ppm},
 		echo: make([]nonce, len(w.places)), good: make([]int, len(w.table.Services)), sick: slices.Repeat([]time.Duration{never}, len(w.table.Services)),
 		seen: make([]seen, len(w.places)*len(w.table.Services)),
 	}
@@ -90,7 +95,7 @@ func (p *place) startAgent(off time.Duration) {
 			inc = 1
 		}
 		a.site = decide.NewSite(decide.SiteOptions{
-			Name: p.name, Node: p.name + "-1", Incarnation: inc, Table: w.bendTable(w.table), Off: off,
+			Name: p.name, Node: p.node, Incarnation: inc, Table: w.bendTable(w.table), Off: off,
 			Fence: fence, Jitter: w.between(0, 2*time.Second), DeafFor: w.bendDeaf(),
 		})
 		if p.kept != nil {
@@ -154,6 +159,10 @@ func (a *agent) step(in decide.Input) {
 			a.announce(e.Set, causes)
 		case decide.Pace:
 			a.pace(e.Fast)
+		case decide.Tell:
+			a.tellKin(e.To, e.Kin)
+		case decide.Look:
+			a.lookAside(e.Node)
 		case decide.Note:
 			if c, ok := a.noted(e.Event); ok {
 				causes = append(causes, c)
@@ -164,6 +173,7 @@ func (a *agent) step(in decide.Input) {
 		a.client.report(reported)
 	}
 	a.judgeVerdicts()
+	a.startAgain()
 	a.arm()
 }
 
@@ -212,6 +222,10 @@ func (a *agent) noted(e steadycast.Event) (cause, bool) {
 		c.kind = byPhase
 	case strings.HasPrefix(r, "the speaker started anew"):
 		c.kind = byRestart
+	case strings.HasPrefix(r, "withdrawn with the site, by permit "):
+		c.kind = bySite
+	case strings.HasPrefix(r, "this node alone: "):
+		c.kind = byKin
 	case strings.HasPrefix(r, "resumed: "):
 		c.kind = byResume
 	default:
@@ -257,6 +271,9 @@ func (a *agent) beating() {
 	}
 	a.measure()
 	a.beat()
+	if k, ok := a.site.Kin(a.now()); ok {
+		a.tellKin("", k)
+	}
 	a.w.in(time.Second, a.beating)
 }
 

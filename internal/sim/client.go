@@ -17,7 +17,7 @@ const (
 // which the one that leads answers, and follows what one of them has committed.
 type client struct {
 	a      *agent
-	heard  []nonce // the newest of each voter, to be echoed; inc is the voter's life
+	heard  []nonce // the newest of each voter, to be echoed
 	beats  uint64
 	follow int
 	fence  steadycast.Fence // of the newest view that was passed on
@@ -56,7 +56,7 @@ func (c *client) giveUp(id steadycast.RequestID, units []steadycast.Unit) {
 func (c *client) beat(b decide.Beat) {
 	c.beats++
 	b.Seq = c.beats
-	m := spoken{seq: c.beats, beat: b}
+	m := spoken{beat: b}
 	for i, v := range c.a.w.voters {
 		m := m
 		m.echo = c.heard[i]
@@ -68,7 +68,9 @@ func (c *client) beat(b decide.Beat) {
 func (c *client) answered(ans decide.Answer) {
 	c.a.w.judge.answered(c.a, ans)
 	c.a.step(decide.Answered{Answer: ans})
-	c.rogue(ans)
+	if ans.ID.Seq == rogueSeq || c.a.w.is(oldVerdict) {
+		c.carryOut(ans)
+	}
 }
 
 // word is what a voter says each second, and when something was committed.
@@ -81,7 +83,7 @@ type word struct {
 
 func (c *client) hear(m word) {
 	old := &c.heard[m.voter.i]
-	if m.nonce.inc > old.inc || m.nonce.inc == old.inc && m.nonce.n > old.n {
+	if m.nonce.life > old.life || m.nonce.life == old.life && m.nonce.n > old.n {
 		*old = m.nonce
 	}
 	if m.voter.i != c.follow || !m.live || c.a.site == nil {

@@ -204,7 +204,7 @@ func (d *desk) acks(now time.Duration) {
 
 // acked reports whether the ledger has this word of a node.
 func acked(v *decide.View, k decide.Ack) bool {
-	return slices.ContainsFunc(v.Acks, func(x decide.Ack) bool { return x.Site == k.Site && x.Refusal == k.Refusal })
+	return slices.ContainsFunc(v.Acks, func(x decide.Ack) bool { return x.Site == k.Site && x.Node == k.Node && x.Refusal == k.Refusal })
 }
 
 // single proposes an entry of its own, unless it would be refused or mean nothing.

@@ -27,8 +27,20 @@ func (p *place) illFor(service int, how uint64) (cure func()) {
 	case 3:
 		n = &x.path
 	}
+	note := func() {
+		switch {
+		case x.hard+x.soft == 0:
+			p.illAt[service] = never
+		case p.illAt[service] == never:
+			p.illAt[service] = p.w.now
+		}
+	}
 	*n++
-	return func() { *n-- }
+	note()
+	return func() {
+		*n--
+		note()
+	}
 }
 
 func (w *world) failService(f *fault) {
@@ -55,8 +67,8 @@ func (w *world) flapService(f *fault) {
 }
 
 func (w *world) failTogether(f *fault) {
-	for i, p := range w.places {
-		if f.x>>(i%48)&1 == 1 {
+	for _, p := range w.places {
+		if f.x>>(p.s%48)&1 == 1 {
 			w.until(f, p.illFor(0, f.x>>56))
 		}
 	}
@@ -210,8 +222,8 @@ func (w *world) tellLies(f *fault) {
 	}
 	shared := w.table.Sites[0].Group
 	if group := w.table.Sites[1].Group; group == shared {
-		for i, p := range w.places {
-			if w.table.Sites[i].Group == group {
+		for _, p := range w.places {
+			if w.table.Sites[p.s].Group == group {
 				p.lies = says
 			}
 		}
@@ -228,11 +240,11 @@ func (w *world) tellLies(f *fault) {
 }
 
 // ownVotes: a site's own check is a voice, for there are too few others.
-func (w *world) ownVotes() bool { return len(w.places)-1 < 4 }
+func (w *world) ownVotes() bool { return len(w.sites())-1 < 4 }
 
 // mayLie is one less than the least quorum that can judge a site.
 func (w *world) mayLie() int {
-	n := len(w.places) - 1
+	n := len(w.sites()) - 1
 	if w.ownVotes() {
 		n++
 	}

@@ -58,7 +58,7 @@ func (w *world) forge(f *fault) {
 				return decide.Entry{}, false
 			}
 			e := w.people.sign(lead, now, x, theOperator)
-			e.Signed.Text = strings.ReplaceAll(e.Signed.Text, `"`+p.name+`"`, `"`+w.places[(f.a+1)%len(w.places)].name+`"`)
+			e.Signed.Text = strings.ReplaceAll(e.Signed.Text, `"`+p.name+`"`, `"`+w.sites()[(p.s+1)%len(w.sites())].name+`"`)
 			return e, true
 		})
 	case 3: // nobody's

@@ -26,7 +26,7 @@ func (p *place) byHand(kind steadycast.OrderKind, prefix netip.Prefix) bool {
 // announce it, as soon as it takes its ledger for lost.
 func (w *world) breakGlass(f *fault) {
 	p := w.places[f.a]
-	if p.witness {
+	if p.witness || p.several() { // what a person does at one node of several is no word of the site
 		return
 	}
 	f.last = min(max(f.last, 20*time.Second), w.calm-f.at)

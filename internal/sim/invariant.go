@@ -33,6 +33,7 @@ const (
 	iAuthority
 	iMode
 	iLoad
+	iNodes
 	nInvariants
 )
 
@@ -43,7 +44,7 @@ var invariants = [nInvariants]invariant{
 	iSiteBudget:   {"I2s", "nor than a site's"},
 	iOneGrant:     {"I3", "each automatic withdrawal has one committed grant of its own id and incarnation, used once and within permit_ttl of first asking"},
 	iReplicas:     {"I4", "replicas agree on answers and state at every index, also after a snapshot"},
-	iEvidence:     {"I5", "with fewer liars than a quorum, none leaves unless an honest vantage among its evidence saw it fail within the evidence's age"},
+	iEvidence:     {"I5", "with fewer liars than a quorum, none leaves unless an honest vantage among its evidence saw it fail within the evidence's age, and it is still held to fail"},
 	iAlone:        {"I6", "without a ledger or an order no route leaves; every route that changes has somebody who decided so"},
 	iTime:         {"I7", "ledger time never passes faster than real time"},
 	iReturn:       {"I8", "after the faults every healthy site that nobody holds back announces, as attractive as ever"},
@@ -64,6 +65,7 @@ var invariants = [nInvariants]invariant{
 	iHand:         {"by-hand", "what a person orders at a node without a ledger is so on the wire within a second, and stays until the ledger has it"},
 	iStaged:       {"staged", "a table comes into force by the word of every site that announces, or of a person who goes without it"},
 	iAuthority:    {"authority", "what only a person may wish is carried out if one signed it who may, for this ledger, lately, and once"},
+	iNodes:        {"nodes", "a node of a site of several leaves by itself while min_nodes others announce, and when somebody saw it fail; its site leaves whole, by one permit"},
 	iMode:         {"mode", "where the mode is observe automation moves nothing, where it is approve nothing without a person's yes"},
 }
 

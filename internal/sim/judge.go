@@ -50,8 +50,6 @@ type history struct {
 	forgotten bool        // the ledger was recovered from an older copy, and says nothing true of it since
 	full      bool        // it was refused last because others could not carry its load
 	hand      bool        // out because a person at the node wanted it so
-	added     cause       // why its site wants it announced …
-	removed   cause       // … or not
 }
 
 // asking is a request as it was sent first.
@@ -77,7 +75,8 @@ type judge struct {
 	grants   map[grantKey]*grant
 	asks     map[grantKey]asking
 	sawFail  [][]time.Duration // [vantage][subject]: when an honest one saw it fail last
-	units    [][]history       // [place][prefix]
+	units    [][]history       // [site][prefix]
+	hosts    [][]hostHistory   // [place][prefix]
 	spent    []execution
 	heard    []time.Duration // the newest answer or view of each place
 	thawed   time.Duration
@@ -103,13 +102,13 @@ type execution struct {
 const never = -time.Hour
 
 func newJudge(w *world) *judge {
-	n := len(w.table.Sites)
+	n, hosts := len(w.table.Sites), len(w.places)
 	j := &judge{
 		w: w, happened: map[string]uint64{}, replies: map[uint64]uint64{}, states: map[uint64]string{}, grants: map[grantKey]*grant{},
 		asks: map[grantKey]asking{},
 		yes:  map[string]bool{}, entered: map[string]bool{}, forged: map[uint64]bool{}, agreed: map[wanted]decide.Time{},
 		sawFail: make([][]time.Duration, n), units: make([][]history, n),
-		heard: make([]time.Duration, n), fell: slices.Repeat([]time.Duration{never}, n), poor: make([]bool, n), thawed: never, blackout: never,
+		hosts: make([][]hostHistory, hosts), heard: make([]time.Duration, hosts), fell: slices.Repeat([]time.Duration{never}, n), poor: make([]bool, n), thawed: never, blackout: never,
 	}
 	for i := range n {
 		j.sawFail[i] = make([]time.Duration, n)
@@ -120,6 +119,9 @@ func newJudge(w *world) *judge {
 		for k := range j.units[i] {
 			j.units[i][k].lostAt, j.units[i][k].offAt = never, never
 		}
+	}
+	for i := range hosts {
+		j.hosts[i] = slices.Repeat([]hostHistory{{lostAt: never}}, len(w.prefixes))
 	}
 	return j
 }
@@ -139,7 +141,10 @@ func (j *judge) holds(inv int, ok bool, format string, args ...any) bool {
 	return ok
 }
 
-func (j *judge) unit(p *place, prefix int) *history { return &j.units[p.i][prefix] }
+func (j *judge) unit(p *place, prefix int) *history { return &j.units[p.s][prefix] }
+
+// host is what the judge knows of a unit at one host of its site.
+func (j *judge) host(p *place, prefix int) *hostHistory { return &j.hosts[p.i][prefix] }
 
 // evidenceAge bounds how long before a withdrawal its failure was seen: the
 // window of an observation, the right to act, and the way there.
@@ -153,7 +158,7 @@ func (j *judge) justLost() time.Duration { return j.w.table.Guards.PermitTTL + 7
 // drift is what two clocks can disagree by within a span.
 func drift(d time.Duration) time.Duration { return d * 2 * maxDrift / 1_000_000 }
 
-func (j *judge) sawFailing(v, subject *place) { j.sawFail[v.i][subject.i] = j.w.now }
+func (j *judge) sawFailing(v, subject *place) { j.sawFail[v.s][subject.s] = j.w.now }
 
 // asked notes a request when it is sent first.
 func (j *judge) asked(a *agent, r steadycast.Request) {
@@ -201,14 +206,14 @@ func (j *judge) decided(a *agent, set steadycast.RouteSet, causes []cause) {
 			j.holds(iDeath, c.kind != byNobody, "%s: a new agent's first set lacks %s, which was announced, and nobody decided so", a.p.name, prefix)
 		}
 		j.holds(iAlone, c.kind != byNobody, "%s: %s leaves and nobody decided so", a.p.name, prefix)
-		j.unit(a.p, i).removed = c
+		j.host(a.p, i).removed = c
 		if c.kind == byPermit {
 			j.executed(a, i, c)
 		}
 	}
 	for _, c := range causes {
 		if _, is := set.Find(w.prefixes[c.prefix]); is {
-			j.unit(a.p, c.prefix).added = c
+			j.host(a.p, c.prefix).added = c
 		}
 	}
 }
@@ -225,7 +230,7 @@ func (j *judge) executed(a *agent, prefix int, c cause) {
 	if got == nil {
 		return
 	}
-	j.holds(iOneGrant, !got.used, "%s carries out %s twice", p.name, c.id)
+	j.holds(iOneGrant, !got.used || p.unknowing(), "%s carries out %s twice", p.name, c.id)
 	got.used = true
 	ask, known := j.asks[k]
 	j.holds(iOneGrant, known && c.id.Incarnation == a.inc && now-ask.at <= g.PermitTTL+drift(g.PermitTTL)+time.Millisecond,
@@ -233,11 +238,14 @@ func (j *judge) executed(a *agent, prefix int, c cause) {
 	j.holds(iAlone, now-j.heard[p.i] <= 15*time.Second, "%s leaves, and has heard nothing of the ledger for %v", p.name, now-j.heard[p.i])
 
 	j.witnessed(p, c.id, ask)
+	j.holds(iEvidence, slices.ContainsFunc(a.site.Verdicts(), func(v steadycast.Verdict) bool { return v.State == steadycast.Unhealthy && !v.Held }),
+		"%s carries out %s, and does not hold itself to be failing any more", p.name, c.id)
 	if u := phaseOf(&j.view, k.unit); u != nil && !h.forgotten {
 		j.holds(iCounted, u.Phase != steadycast.In, "%s leaves by %s while the ledger counts it in", k.unit, c.id)
 	}
 
 	j.happen("withdrawn")
+	j.whole(a, prefix, c.id)
 	j.spent = append(j.spent, execution{now, p, prefix, c.id, a.onset})
 	h.executed = append(h.executed, now)
 	j.budgets(p, prefix, h)
@@ -253,7 +261,7 @@ func (j *judge) witnessed(p *place, id steadycast.RequestID, ask asking) {
 	w, last := j.w, time.Duration(never)
 	for _, o := range ask.evidence {
 		if v := w.placeOf(o.Vantage); v != nil && o.Result.Outcome == steadycast.Down {
-			last = max(last, j.sawFail[v.i][p.i])
+			last = max(last, j.sawFail[v.s][p.s])
 		}
 	}
 	j.holds(iEvidence, w.now-last <= j.evidenceAge(), "%s leaves by %s; no honest vantage of its evidence saw it fail within %v", p.name, id, j.evidenceAge())
@@ -273,7 +281,7 @@ func (j *judge) budgets(p *place, prefix int, h *history) {
 	}
 	requests := map[once]bool{}
 	for i := len(j.spent) - 1; i >= 0 && within(j.spent[i].at, g.FleetWindow); i-- {
-		requests[once{j.spent[i].place, j.spent[i].id}] = true
+		requests[once{j.spent[i].place.group[0], j.spent[i].id}] = true
 	}
 	j.holds(iFleetBudget, len(requests) <= g.FleetBudget, "%d automatic withdrawals within %v less drift; budget %d", len(requests), g.FleetWindow, g.FleetBudget)
 	for _, b := range []struct {
@@ -300,7 +308,7 @@ func (j *judge) broken(prefix int) {
 	}
 	n := 0
 	for _, x := range j.spent {
-		if j.fell[x.place.i] < since {
+		if j.fell[x.place.s] < since {
 			continue // an earlier agent of it has told of trouble long before
 		}
 		if x.prefix == prefix && x.at >= since && x.onset >= since && x.place.agent != nil && x.place.agent.uneasy && x.place.agent.onset == x.onset {
@@ -346,5 +354,8 @@ func (j *judge) resumed(p *place, prefix int, h *history, why cause) {
 	// What was lost may be announced although a permit to leave, which never was
 	// carried out, has put it out meanwhile: the site says so and it is void.
 	u := phaseOf(&j.view, w.unit(p, prefix))
-	j.holds(iRestart, !h.onPurpose || u != nil && u.Phase == steadycast.In, "%s left %s on purpose and announces it without a permit; its phase is not in", p.name, w.prefixes[prefix])
+	// A node of several that left alone comes back without a ledger, by what it heard
+	// last: a permit that a sibling got since it has to hear of first.
+	late := p.several() && u != nil && p.agent != nil && p.agent.client.fence.Compare(u.Permit.Fence) < 0
+	j.holds(iRestart, !h.onPurpose || late || p.unknowing() || u != nil && u.Phase == steadycast.In, "%s left %s on purpose and announces it without a permit; its phase is not in", p.name, w.prefixes[prefix])
 }

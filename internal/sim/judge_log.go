@@ -117,7 +117,7 @@ func (j *judge) falls(e decide.Entry) {
 	if len(e.Verdicts) == 0 {
 		return
 	}
-	for i, p := range j.w.places {
+	for i, p := range j.w.sites() {
 		poor := slices.ContainsFunc(j.view.Verdicts, func(v steadycast.Verdict) bool { return v.Site == p.name && v.State.Troubled() })
 		if poor && !j.poor[i] {
 			j.fell[i] = j.w.now
@@ -183,7 +183,7 @@ func (j *judge) persons(before *decide.View, e decide.Entry, r decide.Reply) {
 func forced(o steadycast.Order) bool { return o.Reason == withForce }
 
 func (j *judge) each(s decide.Scope, do func(*history)) {
-	for _, p := range j.w.places {
+	for _, p := range j.w.sites() {
 		for i := range j.w.prefixes {
 			if s.Covers(j.w.unit(p, i)) {
 				do(j.unit(p, i))
@@ -203,15 +203,15 @@ func (j *judge) orderly(before *decide.View, e decide.Entry, r decide.Reply) {
 		}
 		i := j.w.prefixAt(x.Unit.Prefix)
 		left := 0
-		for _, q := range j.w.places {
+		for _, q := range j.w.sites() {
 			h := j.unit(q, i)
-			if q.name != x.Unit.Site && !q.witness && (q.speaker.out[i] || j.believed(h)) {
+			if q.name != x.Unit.Site && !q.witness && (q.out(i) || j.believed(h)) {
 				left++
 			}
 		}
 		h := j.unit(j.w.placeOf(x.Unit.Site), i)
 		floor := j.w.table.Floor(x.Unit.Prefix)
-		j.holds(iFloor, left >= floor || h.onPurpose || uncounted(before, x.Unit) || !j.w.placeOf(x.Unit.Site).speaker.out[i], "an order without force takes %s out: %d others announce; floor %d", x.Unit, left, floor)
+		j.holds(iFloor, left >= floor || h.onPurpose || uncounted(before, x.Unit) || !j.w.placeOf(x.Unit.Site).out(i), "an order without force takes %s out: %d others announce; floor %d", x.Unit, left, floor)
 	}
 }
 

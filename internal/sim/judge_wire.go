@@ -10,17 +10,20 @@ import (
 
 // changed judges a route that appeared on the wire or vanished from it.
 func (j *judge) changed(p *place, prefix int, on bool, why cause) {
-	w, h := j.w, j.unit(p, prefix)
+	w, h, own := j.w, j.unit(p, prefix), j.host(p, prefix)
 	w.mix(uint64(p.i)<<8 | uint64(prefix)<<1)
-	w.say("%s: wire %s announced=%v", p.name, w.prefixes[prefix], on)
+	w.say("%s: wire %s announced=%v", p.node, w.prefixes[prefix], on)
+	if p.several() && j.ofNode(p, prefix, on, &why) {
+		return // the site as a whole announces it as before
+	}
 	if on {
 		if why.kind == byNobody { // the speaker was gone when it was decided, say
-			why = h.added
+			why = own.added
 		}
 		if why.kind == byResume {
 			j.resumed(p, prefix, h, why)
 		}
-		h.added, h.removed = cause{}, cause{}
+		own.added, own.removed = cause{}, cause{}
 		if h.onPurpose {
 			j.holds(iAttributes, why.kind != byNobody || w.now-h.offAt > time.Second, "%s %s was withdrawn for %v, and nobody decided so", p.name, w.prefixes[prefix], w.now-h.offAt)
 			j.holds(iRestart, why.kind != byNobody, "%s announces %s again, and nobody decided so", p.name, w.prefixes[prefix])
@@ -35,7 +38,7 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 	}
 	h.offAt = w.now
 	if why.kind == byNobody { // the set that said so was overtaken by the next
-		why = h.removed
+		why = own.removed
 	}
 	switch why.kind {
 	case byLoss, byRestart:
@@ -50,7 +53,7 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 	}
 	j.holds(iHand, !p.byHand(steadycast.OrderAnnounce, w.prefixes[prefix]), "%s withdraws %s, which a person at the node announced: %s", p.name, w.prefixes[prefix], why.reason)
 	h.onPurpose, h.lost, h.hand = true, false, p.byHand(steadycast.OrderWithdraw, w.prefixes[prefix])
-	if why.kind == byPermit || why.kind == byUpgrade {
+	if why.kind == byPermit || why.kind == bySite || why.kind == byUpgrade {
 		j.floors(p, prefix, why.id)
 	} else {
 		j.happen("withdrawn by a person's order")
@@ -68,12 +71,12 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 func (j *judge) floors(p *place, prefix int, id steadycast.RequestID) {
 	w := j.w
 	left, healthy := 0, 0
-	for _, q := range w.places {
-		if q == p || q.witness {
+	for _, q := range w.sites() {
+		if q.s == p.s || q.witness {
 			continue
 		}
 		h := j.unit(q, prefix)
-		if !q.speaker.out[prefix] && !j.believed(h) {
+		if !q.out(prefix) && !j.believed(h) {
 			continue
 		}
 		left++
@@ -122,6 +125,15 @@ func (j *judge) obeyed(p *place) {
 // well: the services of a prefix that it needs are healthy by the site's own
 // verdict, or were until so lately that the ledger may not know.
 func (j *judge) well(q *place, prefix int) bool {
+	for _, x := range q.group[1:] {
+		if j.wellAt(x, prefix) {
+			return true
+		}
+	}
+	return j.wellAt(q, prefix)
+}
+
+func (j *judge) wellAt(q *place, prefix int) bool {
 	if q.agent == nil {
 		return true // nobody knows better
 	}
@@ -139,7 +151,7 @@ func (j *judge) well(q *place, prefix int) bool {
 // purposes: never are more out on purpose than the floor allows, whatever else was lost.
 func (j *judge) purposes(prefix int) {
 	out, n := 0, 0
-	for _, q := range j.w.places {
+	for _, q := range j.w.sites() {
 		if q.witness {
 			continue
 		}
@@ -178,6 +190,7 @@ func (j *judge) back() {
 		return
 	}
 	view := *d.v.view
+	seen := d.p.Seen(d.v.now())
 	if w.o.Policy == "observe" {
 		return // who returns there is a person's matter
 	}
@@ -193,6 +206,7 @@ func (j *judge) back() {
 			r, _ := p.speaker.set.Find(prefix)
 			j.holds(iReturn, p.speaker.out[i], "%s is healthy and not announced, phase %s; the faults ended %v ago; verdicts %v", u.Unit, u.Phase, w.now-w.calm, p.agent.words())
 			j.holds(iReturn, !p.speaker.out[i] || u.Phase == steadycast.In, "%s is announced and its phase is %s; the faults ended %v ago", u.Unit, u.Phase, w.now-w.calm)
+			j.holds(iReturn, !p.speaker.out[i] || u.Phase != steadycast.In || slices.Contains(seen[i].Announcing, p.name), "%s is announced and in, and the ledger does not hear so", u.Unit)
 			j.holds(iReturn, !p.speaker.out[i] || r.Stance == steadycast.Normal, "%s is healthy and still %s: %s", u.Unit, r.Stance, r.Reason)
 		}
 	}
@@ -224,25 +238,28 @@ func (j *judge) spentAll(p *place, prefix int) bool {
 func (j *judge) fail() {
 	w := j.w
 	d := w.leader()
-	first := w.dice.IntN(len(w.places))
+	sites := w.sites()
+	first := w.dice.IntN(len(sites))
 	failed := 0
-	for k := range w.places {
-		p := w.places[(first+k)%len(w.places)]
-		if d == nil || w.later() || p.witness || !p.up || failed > len(w.places)/2 {
+	for k := range sites {
+		p := sites[(first+k)%len(sites)]
+		if d == nil || w.later() || p.witness || !p.up || failed > len(sites)/2 {
 			continue
 		}
 		free := true
 		for i := range w.prefixes {
 			u := phaseOf(d.v.view, w.unit(p, i))
-			free = free && u != nil && u.Phase == steadycast.In && !u.Locked && u.Order == steadycast.OrderNone && u.Frozen == "" && p.speaker.out[i]
+			free = free && u != nil && u.Phase == steadycast.In && !u.Locked && u.Order == steadycast.OrderNone && u.Frozen == "" && !slices.ContainsFunc(p.group, func(q *place) bool { return !q.speaker.out[i] })
 		}
 		if !free {
 			continue
 		}
 		w.in(time.Duration(failed)*300*time.Millisecond, func() {
 			w.say("%s: all services fail for certain, at the end", p.name)
-			for s := range p.ill {
-				p.ill[s].hard++
+			for _, q := range p.group {
+				for s := range q.ill {
+					q.ill[s].hard++
+				}
 			}
 		})
 		w.in(time.Duration(failed)*300*time.Millisecond+10*time.Second, func() { j.left(p) })
@@ -252,9 +269,11 @@ func (j *judge) fail() {
 
 // left: 10 s later it is gone, or as unattractive as it can be made.
 func (j *judge) left(p *place) {
-	for i, prefix := range j.w.prefixes {
-		r, _ := p.speaker.set.Find(prefix)
-		j.holds(iLeave, !p.speaker.out[i] || r.Stance != steadycast.Normal || j.unit(p, i).full, "%s failed for certain 10 s ago and still announces %s", p.name, prefix)
+	for _, q := range p.group {
+		for i, prefix := range j.w.prefixes {
+			r, _ := q.speaker.set.Find(prefix)
+			j.holds(iLeave, !q.speaker.out[i] || r.Stance != steadycast.Normal || j.unit(q, i).full, "%s failed for certain 10 s ago and still announces %s", q.node, prefix)
+		}
 	}
 }
 

@@ -74,6 +74,14 @@ const (
 	modeUnasked            = "mode-unasked"
 	noCapacity             = "no-capacity"
 	spillEven              = "spill-even"
+	oldVerdict             = "old-verdict"
+	setBackUnheard         = "set-back-unheard"
+	promiseUnfit           = "promise-unfit"
+	promiseUnbound         = "promise-unbound"
+	promiseUnseen          = "promise-unseen"
+	silenceStays           = "silence-stays"
+	permitAlone            = "permit-alone"
+	siblingVoids           = "sibling-voids"
 )
 
 // mutations are in the order of what they are about: ledger time, what a permit
@@ -86,7 +94,12 @@ const (
 // decide), a negative control (a prober that passes everything can only keep a
 // quorum from forming), a local failure that is certain where only a dependency
 // failed (probes are not simulated), evidence that the leader does not open or
-// hold against what it hears (internal/ledger and decide test that cross-check).
+// hold against what it hears (internal/ledger and decide test that cross-check),
+// guards that only the proposer asks (a desk has one entry on its way, so what it
+// judged is what the entry finds; that a leader who is none any more answers by
+// what it judged is answer-from-read), and the two rules about returns alone, one
+// at a time and at once under the floor: they hold back or hasten what is safe, so
+// no invariant is about them, and decide's tables hold them (testdata/fleet).
 var mutations = []mutation{
 	{clockWall, "ledger time is the leader's wall clock, which is skewed and stepped", "I7 I2", "fleet-budget", nil},
 	{clockDelta, "each entry adds the time since its proposer applied one: two on their way count the same time twice", "I7 I2", "fleet-budget", []string{"service", "together", "flap", "voter", "slow"}},
@@ -138,6 +151,14 @@ var mutations = []mutation{
 	{modeUnasked, "where the mode is approve automation does not wait for a person", "mode", "approve", []string{"service", "flap"}},
 	{noCapacity, "nobody asks whether the others can carry what a site leaves", "I15", "capacity", []string{"service", "together", "flap"}},
 	{spillEven, "of clients of whom the table does not say where they go, each site is assumed to get its part", "I15", "capacity", []string{"service", "together", "flap"}},
+	{oldVerdict, "a permit is carried out within its time, whatever the verdict says by then", "I5 I10", "none", []string{"service", "flap", "slow", "stall", "voter"}},
+	{setBackUnheard, "of two beats the one with the higher numbers is newer, also when the node was set back to an older disk", "I8 breaker I9", "none", []string{"restore-host", "agent"}},
+	{promiseUnfit, "a sibling promises to stay although it is not well, or objects", "nodes", "nodes", []string{"service", "together", "flap", "one-way"}},
+	{promiseUnbound, "a sibling that promised to stay may ask to leave", "nodes", "nodes", []string{"service", "together", "flap", "one-way"}},
+	{promiseUnseen, "a node leaves although no sibling sees it fail", "nodes", "nodes", []string{"self", "service"}},
+	{silenceStays, "a sibling that does not answer stays", "nodes", "nodes", []string{"service", "together", "flap", "one-way", "partition"}},
+	{permitAlone, "a permit is for the node that asked for it", "nodes I9", "nodes", []string{"together", "service"}},
+	{siblingVoids, "a permit is given back by any node of the site that still announces", "nodes I10 I1 I3", "nodes", []string{"together", "service"}},
 }
 
 func findMutation(name string) (mutation, bool) {
@@ -219,6 +240,14 @@ func (w *world) bendTable(t decide.Table) decide.Table {
 
 // bendView is what an agent is told of the ledger.
 func (a *agent) bendView(v decide.View) decide.View {
+	if a.w.is(permitAlone) && a.p.several() {
+		v.Units = slices.Clone(v.Units)
+		for i := range v.Units {
+			if u := &v.Units[i]; u.Unit.Site == a.p.name && u.Phase == steadycast.Out && u.Permit.Action == steadycast.Withdraw && u.Permit.ID.Incarnation > 0 && u.Permit.ID.Node != a.p.node {
+				u.Phase, u.Permit = steadycast.In, steadycast.Permit{}
+			}
+		}
+	}
 	if a.w.is(resumeOut) && a.now() < 30*time.Second && a.inc > 1 {
 		v.Units = slices.Clone(v.Units)
 		for i := range v.Units {
@@ -336,6 +365,11 @@ func (d *desk) bendDuties(now time.Duration) (decide.Entry, bool) {
 		case voidSilent:
 			b := &d.v.beats[d.v.w.placeOf(u.Unit.Site).i]
 			over = b.ok && now-b.from < 5*time.Second && u.Permit.ID.Compare(b.beat.DeadThrough) <= 0
+		case siblingVoids:
+			for _, q := range d.v.w.placeOf(u.Unit.Site).group {
+				b := &d.v.beats[q.i]
+				over = over || b.ok && now-b.from < 5*time.Second && q.several() && slices.Contains(b.beat.Announcing, u.Unit)
+			}
 		}
 		if over {
 			e.Give = &decide.GiveUpEntry{Site: u.Unit.Site, ID: u.Permit.ID, Units: []steadycast.Unit{u.Unit}}

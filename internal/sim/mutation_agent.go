@@ -118,23 +118,23 @@ const rogueSeq = 1 << 30
 // askWithoutEvidence is what an agent with a fault in it might do.
 func (c *client) askWithoutEvidence() {
 	c.ask(steadycast.Request{
-		ID: steadycast.RequestID{Incarnation: c.a.inc, Seq: rogueSeq}, Site: c.a.p.name, Action: steadycast.Withdraw,
+		ID: steadycast.RequestID{Node: c.a.p.voice(), Incarnation: c.a.inc, Seq: rogueSeq}, Site: c.a.p.name, Action: steadycast.Withdraw,
 		Prefixes: slices.Clone(c.a.w.prefixes), Class: steadycast.Hard, Reason: "a fault in the agent",
 	}, nil)
 }
 
-// rogue carries out what such an agent was granted.
-func (c *client) rogue(ans decide.Answer) {
-	if ans.ID.Seq != rogueSeq {
+// carryOut withdraws on a permit, whatever the machine makes of it.
+func (c *client) carryOut(ans decide.Answer) {
+	a := c.a
+	if len(a.wanted.Routes) == 0 {
 		return
 	}
-	a := c.a
 	set := a.wanted
 	set.Version++
 	set.Routes = nil
 	var causes []cause
 	for _, x := range ans.Rulings {
-		if x.Permit != nil && x.Permit.Action == steadycast.Withdraw {
+		if _, still := a.wanted.Find(x.Unit.Prefix); still && x.Permit != nil && x.Permit.Action == steadycast.Withdraw {
 			set.Fence = x.Permit.Fence
 			causes = append(causes, cause{prefix: a.w.prefixAt(x.Unit.Prefix), kind: byPermit, id: ans.ID})
 		}

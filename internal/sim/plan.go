@@ -44,6 +44,7 @@ var faultKinds = []faultKind{
 	{"self", "a site's check of itself fails without reason", 1, (*world).breakOwnCheck},
 	{"blackout", "no observation arrives anywhere", 1, (*world).darken},
 	{"agent", "an agent dies and starts again", 4, (*world).restartAgent},
+	{"restore-host", "a host is set back to an older copy of its disk", 2, (*world).restoreHost},
 	{"power", "a host loses power, with agent, speaker and perhaps voter", 3, (*world).losePower},
 	{"speaker", "a speaker is started anew", 1, (*world).restartSpeaker},
 	{"upgrade", "people start some speakers anew, each after it was drained", 1, (*world).upgrade},

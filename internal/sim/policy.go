@@ -57,6 +57,13 @@ var policies = []policy{
 			}
 		}
 	}},
+	{name: "nodes", tune: func(t *decide.Table) { // some sites have two or three nodes
+		for i, n := range []struct{ nodes, least int }{{2, 1}, {3, 2}, {3, 1}} {
+			if i < len(t.Announcers()) {
+				t.Sites[i].Nodes, t.Sites[i].MinNodes = nodesOf(i, t.Sites[i].Name, n.nodes), n.least
+			}
+		}
+	}},
 	{name: "approve", tune: func(*decide.Table) {}, later: func(t *decide.Table) { setMode(t, decide.ModeApprove) }},
 	{name: "observe", tune: func(*decide.Table) {}, later: func(t *decide.Table) { setMode(t, decide.ModeObserve) }},
 }

@@ -39,6 +39,7 @@ func (a *agent) round() {
 	for _, x := range a.p.peers {
 		a.lookThere(x)
 	}
+	a.lookAside("")
 	a.missing()
 	a.w.in(a.w.between(970*time.Millisecond, 1030*time.Millisecond), a.round)
 }
@@ -60,7 +61,7 @@ func (a *agent) lookHere() {
 			a.good[s]++
 		}
 		a.take(a.p, s, steadycast.Observation{
-			Vantage: a.p.name, Subject: a.p.name, Service: sv.Name, Result: res, Seq: a.looks,
+			Vantage: a.p.name, Node: a.p.voice(), Subject: a.p.name, Service: sv.Name, Result: res, Seq: a.looks,
 		}, a.now())
 	}
 }
@@ -68,7 +69,7 @@ func (a *agent) lookHere() {
 // lookThere probes another place and sends it a packet.
 func (a *agent) lookThere(x peer) {
 	w, q := a.w, x.place
-	m := packet{from: a.p, nonce: nonce{a.inc, len(a.issued) - 1}, echo: a.echo[q.i], seq: a.looks}
+	m := packet{from: a.p, nonce: a.nonce(), echo: a.echo[q.i], seq: a.looks}
 	m.unfit = a.p.broken > 0 && !w.is(noControls)
 	if x.watched && w.now >= w.blackout {
 		for s := range w.table.Services {
@@ -94,10 +95,10 @@ func (a *agent) lookThere(x peer) {
 // hear takes a packet.
 func (a *agent) hear(m packet) {
 	old := &a.echo[m.from.i]
-	if m.nonce.inc > old.inc || m.nonce.inc == old.inc && m.nonce.n > old.n {
+	if m.nonce.life > old.life || m.nonce.life == old.life && m.nonce.n > old.n {
 		*old = m.nonce
 	}
-	if m.echo.inc != a.inc || a.site == nil {
+	if m.echo.life != a.life || a.site == nil {
 		return // an answer to an earlier start of this agent
 	}
 	from := a.issued[m.echo.n]
@@ -106,7 +107,7 @@ func (a *agent) hear(m packet) {
 	}
 	for s, res := range m.saw {
 		o := steadycast.Observation{
-			Vantage: m.from.name, Subject: a.p.name, Service: a.w.table.Services[s].Name, Result: res, Seq: m.seq,
+			Vantage: m.from.name, Node: m.from.voice(), Subject: a.p.name, Service: a.w.table.Services[s].Name, Result: res, Seq: m.seq,
 		}
 		if m.unfit {
 			o.Ineligible = "its controls fail"

@@ -84,7 +84,7 @@ func TestSchedules(t *testing.T) {
 		"withdrawn", "returned", "granted deprefer", "permit given up", "ledger lost", "lost against its will", "voter dies",
 		"agent dies", "refused by evidence", "refused by breaker", "refused by cooldown", "refused by site budget", "refused by phase",
 		"entry void", "entry in", "entry lost", "entry found", "entry tick", "table activated", "rolled back",
-		"forged", "refused by authority", "approved return", "approved withdraw", "glass broken to withdraw", "glass broken to announce", "glass mended", "order withdraw", "order drain", "order announce",
+		"forged", "refused by authority", "approved return", "approved withdraw", "glass broken to withdraw", "glass broken to announce", "glass mended", "a node left alone", "host set back", "order withdraw", "order drain", "order announce",
 	} {
 		if rep.Happened[what] == 0 {
 			t.Errorf("never happened: %s", what)
@@ -111,6 +111,24 @@ func TestSizes(t *testing.T) {
 		if rep.Happened["granted deprefer"]+rep.Happened["withdrawn"] == 0 {
 			t.Errorf("%d sites: nothing happened", sites)
 		}
+	}
+}
+
+// TestNodes: sites of two and three nodes, whose nodes leave alone, and which leave
+// as a whole.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	rep, err := RunMany(Many{Options: Options{Length: short, Policy: "nodes"}, First: 700, Seeds: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Violations > 0 {
+		var b strings.Builder
+		rep.Write(&b)
+		t.Errorf("%s", b.String())
+	}
+	if rep.Happened["a node left alone"] == 0 || rep.Happened["withdrawn"] == 0 {
+		t.Errorf("%d nodes left alone, %d sites withdrew", rep.Happened["a node left alone"], rep.Happened["withdrawn"])
 	}
 }
 

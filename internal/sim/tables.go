@@ -82,7 +82,7 @@ func (a *agent) try() {
 	if v == nil || v.Staged == nil {
 		return
 	}
-	k := decide.Ack{Revision: v.Staged.Table.Revision, Site: a.p.name, Node: a.p.name + "-1"}
+	k := decide.Ack{Revision: v.Staged.Table.Revision, Site: a.p.name, Node: a.p.node}
 	if a.p.unfit {
 		k.Refusal = "a program is missing"
 	}
@@ -95,7 +95,7 @@ func (a *agent) try() {
 
 // said notes whether a node said yes of a staged table.
 func (j *judge) said(p *place, k decide.Ack) {
-	key := fmt.Sprint(p.i, k.Revision)
+	key := fmt.Sprint(p.s, k.Revision)
 	j.yes[key] = j.yes[key] || k.Refusal == ""
 }
 
@@ -111,7 +111,7 @@ func (j *judge) activated(before *decide.View, e decide.Entry) {
 			continue
 		}
 		p := j.w.placeOf(u.Unit.Site)
-		j.holds(iStaged, j.yes[fmt.Sprint(p.i, e.Revision)], "revision %d comes into force, and %s, which announces, has not said yes", e.Revision, p.name)
+		j.holds(iStaged, j.yes[fmt.Sprint(p.s, e.Revision)], "revision %d comes into force, and %s, which announces, has not said yes", e.Revision, p.name)
 	}
 }
 

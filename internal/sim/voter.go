@@ -66,7 +66,6 @@ type voter struct {
 
 // spoken is a beat with what makes its age known.
 type spoken struct {
-	seq  uint64
 	echo nonce
 	from time.Duration // since when its age counts, by the voter's clock
 	beat decide.Beat
@@ -77,7 +76,7 @@ var quiet = &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)}
 
 func newVoter(w *world, i, n int, shape *rand.Rand) *voter {
 	v := &voter{
-		w: w, i: i, id: uint64(i + 1), place: i % len(w.places),
+		w: w, i: i, id: uint64(i + 1), place: i % len(w.sites()),
 		clock: clock{zero: -time.Duration(shape.Int64N(int64(24 * time.Hour))), ppm: shape.Int64N(2*maxDrift+1) - maxDrift},
 		wall:  time.Duration(shape.Int64N(int64(10*time.Minute))) - 5*time.Minute,
 	}
@@ -376,12 +375,12 @@ func (v *voter) tellFollowers() {
 func (v *voter) hear(place int, m spoken) {
 	old := &v.beats[place]
 	switch {
-	case m.echo.inc != uint64(v.life) || m.echo.n >= len(v.issued):
+	case m.echo.life != uint64(v.life) || m.echo.n >= len(v.issued):
 		return // it echoes nothing of this life
-	case old.ok && (m.beat.Incarnation < old.beat.Incarnation || m.beat.Incarnation == old.beat.Incarnation && m.seq <= old.seq):
+	case old.ok && (m.beat.Late(old.beat, v.issued[m.echo.n]-old.from) || v.w.is(setBackUnheard) && m.beat.Late(old.beat, 0)):
 		return
 	}
-	m.ok, m.from = true, v.issued[m.echo.n]
+	m.ok, m.from = true, max(v.issued[m.echo.n], old.from)
 	*old = m
 	if v.desk != nil {
 		v.desk.p.Hear(m.from, m.beat)

@@ -33,7 +33,7 @@ type world struct {
 	table    decide.Table // as people wrote it: what the judge holds everybody to
 	prefixes []netip.Prefix
 	net      network
-	places   []*place
+	places   []*place // hosts: the first of each site, in the order of the table, then the others
 	voters   []*voter
 	plan     []fault
 	blackout time.Duration // no observation arrives before
@@ -105,16 +105,14 @@ func newWorld(seed uint64, o Options) *world {
 	w.table = newTable(o, findPolicy(w.o.Policy), shape)
 	w.prefixes = w.table.AllPrefixes()
 	w.calm = o.Length - calmFor(w.table)
-	w.net = newNetwork(len(w.table.Sites))
+	w.settle(shape)
+	w.net = newNetwork(len(w.places))
 	w.judge = newJudge(w)
-	for i := range w.table.Sites {
-		w.places = append(w.places, newPlace(w, i, shape))
-	}
 	for _, p := range w.places {
 		p.meet()
 	}
 	voters := 3
-	if len(w.places) >= 5 {
+	if len(w.sites()) >= 5 {
 		voters = 5
 	}
 	for i := range voters {

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"io"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,14 +24,15 @@ func TestFeeding(t *testing.T) {
 		ends  bool
 	}{{streamSilence - time.Second, false}, {streamSilence + time.Second, true}} {
 		synctest.Test(t, func(t *testing.T) {
-			ended := false
-			quiet := time.AfterFunc(streamSilence, func() { ended = true })
+			var ended atomic.Bool
+			quiet := time.AfterFunc(streamSilence, func() { ended.Store(true) })
 			defer quiet.Stop()
 			if _, err := io.ReadFull(&feeding{trickle{c.pause}, quiet}, make([]byte, 20)); err != nil {
 				t.Fatal(err)
 			}
-			if ended != c.ends {
-				t.Errorf("octets %v apart: ended %v", c.pause, ended)
+			synctest.Wait()
+			if ended.Load() != c.ends {
+				t.Errorf("octets %v apart: ended %v", c.pause, ended.Load())
 			}
 		})
 	}

@@ -21,6 +21,10 @@ import (
 // loadEvery is how often the file is looked at.
 const loadEvery = time.Second
 
+// loadAhead is how far ahead of the clock the file may be: more, and nobody knows
+// how old it is.
+const loadAhead = 5 * time.Second
+
 // readLoad reads one figure: the first line of the file is a whole number, not
 // negative, in the unit of the site's capacity.
 func readLoad(path string) (load int64, written time.Time, err error) {
@@ -41,6 +45,9 @@ func readLoad(path string) (load int64, written time.Time, err error) {
 	load, err = strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
 	if err != nil || load < 0 {
 		return 0, written, fmt.Errorf("%s: %q is not a load; its first line must be a whole number, 0 or more", path, line)
+	}
+	if ahead := time.Until(st.ModTime()); ahead > loadAhead {
+		return 0, written, fmt.Errorf("%s: written %v in the future: a clock was stepped, and it counts when it is written anew", path, ahead.Round(time.Second))
 	}
 	return load, st.ModTime(), nil
 }

@@ -41,7 +41,7 @@ func staleNames(path, was string) string {
 	}
 	defer f.Close()
 	st, err := f.Stat()
-	if err != nil || time.Since(st.ModTime()) > namesFresh {
+	if err != nil || time.Since(st.ModTime()).Abs() > namesFresh { // or from before the clock was set back
 		return ""
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 4096))

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Stance is how attractive an announced route is made. What it means in
@@ -118,6 +119,13 @@ type RouteSet struct {
 	Routes []Route `json:"routes"`
 	// VIPs are the addresses the services need on the host, announced or not.
 	VIPs []netip.Prefix `json:"vips,omitempty"`
+	// Path names the neighbours that hear the routes: those of this path, and those
+	// of none. Empty means every neighbour.
+	Path string `json:"path,omitempty"`
+	// Overlap is how long the routes stay where they were, marked as about to leave,
+	// after they are proven on a new path: who is further away must hear of the new
+	// one before the old one is withdrawn.
+	Overlap time.Duration `json:"overlap_ns,omitempty"`
 }
 
 // Find returns the route of p.

@@ -28,6 +28,7 @@ const (
 	EventOperator EventKind = "operator" // who may sign orders was changed
 	EventNames    EventKind = "names"    // a person set the mode of the answers, or switched a member of a name
 	EventShare    EventKind = "share"    // DNS sends a site more or fewer of its clients
+	EventPath     EventKind = "path"     // a site's routes go another way
 )
 
 // Event is one transition, with its reason. At is set by the shell.

@@ -20,6 +20,12 @@ type Actual struct {
 	Sent []Sent `json:"sent"`
 	// VIPs in order of address.
 	VIPs []VIP `json:"vips,omitempty"`
+	// Path is the one that is proven and relied on; empty where every neighbour
+	// hears the routes. Toward is another that the routes move to, and PathWait why
+	// they have not yet, in words: until then the neighbours of both hear them.
+	Path     string `json:"path,omitempty"`
+	Toward   string `json:"toward,omitempty"`
+	PathWait string `json:"path_wait,omitempty"`
 	// Alarm says what is wrong with the speaker itself, in words; empty when all is well.
 	Alarm string `json:"alarm,omitempty"`
 }
@@ -50,6 +56,10 @@ type Peer struct {
 	Announced int `json:"announced"`
 	// BFD is the BFD session beside it; nil where there is none.
 	BFD *BFD `json:"bfd,omitempty"`
+	// Path that the peer belongs to; empty: every one.
+	Path string `json:"path,omitempty"`
+	// OffPath: the routes go another way, so this peer is to have none.
+	OffPath bool `json:"off_path,omitempty"`
 }
 
 // BFD is the BFD session with one router (RFC 5880).

@@ -55,7 +55,7 @@ func (s *Speaker) publish() {
 // build makes a new snapshot of what every neighbour says.
 func (s *Speaker) build() {
 	s.mu.Lock()
-	neighbors, set, appliedAt := s.neighbors, s.set, s.appliedAt
+	neighbors, set, appliedAt, way := s.neighbors, s.set, s.appliedAt, s.way()
 	var late []string
 	for name, l := range s.late {
 		if l {
@@ -63,7 +63,7 @@ func (s *Speaker) build() {
 		}
 	}
 	s.mu.Unlock()
-	a := &steadycast.Actual{Incarnation: set.Incarnation, Version: set.Version, Started: s.started}
+	a := &steadycast.Actual{Incarnation: set.Incarnation, Version: set.Version, Started: s.started, Path: way.path(), Toward: way.toward}
 	var alarms []string
 	slices.Sort(late)
 	for _, name := range late {
@@ -74,14 +74,17 @@ func (s *Speaker) build() {
 	for i, n := range neighbors {
 		v := n.look()
 		v.peer.BFD = n.watch.look()
-		v.sent = markStale(v.sent, set.Routes, n.pusher.wanted())
+		resolver := n.pusher.wanted()
+		v.peer.Path, v.peer.OffPath = resolver.n.Path, !way.leads(resolver.n.Path)
+		wanted := way.routesFor(resolver.n.Path)
+		v.sent = markStale(v.sent, wanted, resolver)
 		a.Peers = append(a.Peers, v.peer)
 		if i == 0 {
 			a.Sent = slices.Clip(v.sent)
 		} else {
 			a.Sent = append(a.Sent, v.sent...)
 		}
-		if v.peer.Up() {
+		if v.peer.Up() && !v.peer.OffPath {
 			up = true
 			for _, f := range v.peer.Families {
 				carried[f] = true
@@ -97,7 +100,7 @@ func (s *Speaker) build() {
 			alarms = append(alarms, fmt.Sprintf("%s: BFD is %s: %s; only the hold time would notice that the router is gone", n.cfg.Name, b.State, b.Why))
 		}
 		if v.peer.Up() && time.Since(v.peer.Since) > settleTime && time.Since(appliedAt) > settleTime {
-			if m := missing(set.Routes, v); m != "" {
+			if m := missing(wanted, v); m != "" {
 				alarms = append(alarms, m)
 			}
 		}
@@ -110,6 +113,7 @@ func (s *Speaker) build() {
 		}
 	}
 	a.Alarm = strings.Join(alarms, "; ")
+	a.PathWait = s.proceed(way, set, a)
 	s.actual.Store(a)
 }
 

@@ -73,6 +73,7 @@ var attributeKeys = []struct {
 	key string
 	of  func(Neighbor) any
 }{
+	{"path", func(n Neighbor) any { return n.Path }},
 	{"next_hop4", func(n Neighbor) any { return n.NextHop4 }},
 	{"next_hop6", func(n Neighbor) any { return n.NextHop6 }},
 	{"communities", func(n Neighbor) any { return n.Communities }},
@@ -182,7 +183,7 @@ func (s *Speaker) Reconfigure(next Settings) error {
 		nb := st.old
 		switch st.Kind {
 		case ChangeNone, ChangeAttributes:
-			waits = append(waits, nb.become(next, st.next, s.allow.any, s.set.Routes))
+			waits = append(waits, nb.become(next, st.next, s.allow.any, s.way().routesFor(st.next.Path)))
 		case ChangeRemove:
 			nb.stop(&fault{Code: codeCease, Sub: subDeconfig, Text: st.Reason})
 			delete(s.late, st.Neighbor)
@@ -192,11 +193,11 @@ func (s *Speaker) Reconfigure(next Settings) error {
 			nb = fresh[st.Neighbor]
 			nb.inherit(old)
 			old.stop(&fault{Code: codeCease, Sub: 6, Text: st.Reason})
-			waits = append(waits, nb.pusher.set(s.set.Routes))
+			waits = append(waits, nb.pusher.set(s.way().routesFor(st.next.Path)))
 			nb.startAfter(old.done)
 		case ChangeAdd:
 			nb = fresh[st.Neighbor]
-			waits = append(waits, nb.pusher.set(s.set.Routes))
+			waits = append(waits, nb.pusher.set(s.way().routesFor(st.next.Path)))
 			nb.start()
 		}
 		kept = append(kept, nb)

@@ -29,6 +29,9 @@ type Settings struct {
 type Neighbor struct {
 	// Name is used in output and metrics: [a-z][a-z0-9_-]{0,62}.
 	Name string `yaml:"name"`
+	// Path this router belongs to, by a name of the site's `paths`; it hears routes
+	// while they go that way. Default: none, and it hears them always.
+	Path string `yaml:"path"`
 	// Address of the router, an IP literal; a link-local one carries its zone: fe80::1%eth0.
 	Address netip.Addr `yaml:"address"`
 	// Port of the router; default 179.

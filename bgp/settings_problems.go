@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// pathName is what the table calls a path; see decide.Place.
+var pathName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,63}$`)
+
 var neighborName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
 
 // findings gathers problems below one path.
@@ -108,6 +111,9 @@ func (s Settings) checkNeighbor(f findings, i int) {
 			(n.Passive && m.ListenPort == n.ListenPort || !n.Passive && m.Port == n.Port) {
 			f.add("address", "%s is also neighbors[%d]; one router is one neighbour", n.Address, j)
 		}
+	}
+	if n.Path != "" && !pathName.MatchString(n.Path) {
+		f.add("path", "%q is not the name of a path; use 1 to 63 letters, digits, dots, dashes or underscores", n.Path)
 	}
 	checkASN(f, "asn", n.ASN)
 	if n.LocalASN != 0 {

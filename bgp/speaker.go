@@ -23,6 +23,8 @@ type Options struct {
 	OnChange func()
 	// Started counts the speaker's starts; it comes back in Actual.
 	Started uint64
+	// Path that the routes went when the last process ended, if it is known.
+	Path *string
 }
 
 // Speaker holds the BGP sessions of one node.
@@ -31,15 +33,16 @@ type Options struct {
 // is held for moments only; nothing waits for a router under it. The goroutine
 // publish owns the snapshot that Actual returns.
 type Speaker struct {
-	logger   *slog.Logger
-	onChange func()
-	started  uint64
-	doors    listeners
-	bfd      bfd.Host
-	dirty    chan struct{} // capacity 1
-	quit     chan struct{}
-	done     chan struct{}
-	actual   atomic.Pointer[steadycast.Actual]
+	logger     *slog.Logger
+	onChange   func()
+	started    uint64
+	remembered *string // the path of the last process, if it is known
+	doors      listeners
+	bfd        bfd.Host
+	dirty      chan struct{} // capacity 1
+	quit       chan struct{}
+	done       chan struct{}
+	actual     atomic.Pointer[steadycast.Actual]
 
 	mu        sync.Mutex
 	settings  Settings // with defaults
@@ -48,6 +51,8 @@ type Speaker struct {
 	set       steadycast.RouteSet
 	applied   bool
 	appliedAt time.Time
+	held      []string        // paths that are not left yet, see paths.go
+	provenAt  time.Time       // when the one that is wanted was, while the old one is still held
 	late      map[string]bool // neighbours whose GoBGP did not take a set in time
 	stopped   bool
 }
@@ -68,7 +73,7 @@ func New(s Settings, o Options) (*Speaker, error) {
 	}
 	s = s.WithDefaults()
 	sp := &Speaker{
-		logger: o.Logger, onChange: o.OnChange, started: o.Started,
+		logger: o.Logger, onChange: o.OnChange, started: o.Started, remembered: o.Path,
 		dirty: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
 		settings: s, allow: s.allowed(), late: map[string]bool{},
 	}
@@ -121,11 +126,19 @@ func (s *Speaker) Apply(set steadycast.RouteSet) error {
 		return err
 	}
 	set.Routes = cloneRoutes(set.Routes)
+	was := s.set.Path
+	if !s.applied {
+		if was = set.Path; s.remembered != nil {
+			was = *s.remembered
+		}
+	}
 	s.set, s.applied, s.appliedAt = set, true, time.Now()
+	s.head(was)
 	s.changed() // before the pushers are told: whom Go wakes last, it runs first
+	now := s.way()
 	waits := make([]<-chan struct{}, len(s.neighbors))
 	for i, n := range s.neighbors {
-		waits[i] = n.pusher.set(set.Routes)
+		waits[i] = n.pusher.set(now.routesFor(n.current().Path))
 	}
 	neighbors := s.neighbors
 	s.mu.Unlock()

@@ -78,6 +78,7 @@ func (a *applying) header() string {
 func (a *applying) pass() {
 	a.endOrders()
 	a.endNodeOrders()
+	a.endDiverts()
 	a.clearBreakers()
 	a.lapseTries()
 }
@@ -137,6 +138,8 @@ func (a *applying) body() string {
 		return a.operator(*e.Operator)
 	case KindDismiss:
 		return a.dismiss(e.Name)
+	case KindDivert:
+		return a.divert(*e.Divert)
 	case KindShare:
 		return a.share(*e.Share, e.Force)
 	case KindNames:

@@ -84,6 +84,7 @@ func (c *critic) sites() {
 		}
 		c.spill(at, p)
 		c.owns(i, p)
+		c.paths(i, p)
 		c.nodes(i, p, anycast)
 	}
 }

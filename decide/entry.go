@@ -55,6 +55,8 @@ type Entry struct {
 	Decision uint64 `json:"decision,omitempty"`
 	// Share is how much of its clients a site takes.
 	Share *ShareOrder `json:"share,omitempty"`
+	// Divert is the path by which a site announces.
+	Divert *DivertOrder `json:"divert,omitempty"`
 	// Names is what a person wants of the answers.
 	Names *NamesOrder `json:"names,omitempty"`
 	// Name is that of an operator.
@@ -109,6 +111,7 @@ const (
 	KindDismiss    Kind = "dismiss"        // an admin ends what a person may: Name
 	KindNames      Kind = "names"          // a person sets the mode of the answers, or switches a member: Names
 	KindShare      Kind = "share"          // a person or a plan moves clients by DNS: Share, perhaps Force
+	KindDivert     Kind = "divert"         // a person moves a site's routes to another path: Divert
 	KindRamp       Kind = "ramp"           // returning sites go a step on, or back: Decide, with what they saw
 	KindPlan       Kind = "plan"           // a person begins a plan or steers it: Plan
 	KindStep       Kind = "plan_step"      // what a node says of a step: Step, perhaps with Decide.Seen for the guards

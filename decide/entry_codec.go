@@ -101,6 +101,7 @@ var kinds = []kindBodies{
 	{KindOperator, bodyOperator, 0, steadycast.Admin},
 	{KindDismiss, bodyName, 0, steadycast.Admin},
 	{KindShare, bodyShare, bodyForce, steadycast.Mover},
+	{KindDivert, bodyDivert, 0, steadycast.Mover},
 	{KindNames, bodyNames, 0, steadycast.Mover},
 	{KindRamp, bodyDecide, 0, nobody},
 	{KindPlan, bodyPlan, 0, steadycast.Mover},
@@ -157,6 +158,7 @@ const (
 	bodyPlan
 	bodyStep
 	bodyCuts
+	bodyDivert
 )
 
 // bodies is the set of fields that are there.
@@ -183,6 +185,7 @@ func (e Entry) bodies() body {
 		{len(e.Waive) > 0, bodyWaive},
 		{e.Force, bodyForce},
 		{e.Share != nil, bodyShare},
+		{e.Divert != nil, bodyDivert},
 		{e.Names != nil, bodyNames},
 		{e.ConfirmWithin != 0, bodyWithin},
 		{e.Plan != nil, bodyPlan},

@@ -79,6 +79,11 @@ func (f *Fleet) NextEnd() (at Time, ok bool) {
 			}
 		}
 	}
+	for _, d := range f.s.Moves.Diverts {
+		if d.Until != 0 && (!ok || d.Until < at) {
+			at, ok = d.Until, true
+		}
+	}
 	for _, d := range f.s.Decisions {
 		if !ok || d.Until < at {
 			at, ok = d.Until, true

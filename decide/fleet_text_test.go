@@ -263,6 +263,8 @@ func (s *stage) play(line string) []string {
 		o := operatorOf(args[0])
 		e.Actor, e.Reason, e.Operator = "ann", text, &o
 		return s.say(s.apply(e))
+	case "divert", "diverts":
+		return s.diverting(words[0], args, text)
 	case "share", "shares", "ramp", "drains", "shed":
 		return s.moves(words[0], args, text)
 	case "dismiss":
@@ -447,6 +449,13 @@ func (s *stage) table(args []string) []string {
 			i := slices.IndexFunc(t.Sites, func(p Place) bool { return p.Name == from })
 			t.Sites = slices.Clone(t.Sites)
 			t.Sites[i].Spill = append(slices.Clone(t.Sites[i].Spill), Spill{Site: to, Percent: num(percent)})
+		case "paths": // SITE:NAME/…
+			site, names, _ := strings.Cut(v, ":")
+			i := slices.IndexFunc(t.Sites, func(p Place) bool { return p.Name == site })
+			t.Sites = slices.Clone(t.Sites)
+			if t.Sites[i].Paths = nil; names != "" {
+				t.Sites[i].Paths = strings.Split(names, "/")
+			}
 		case "group":
 			for i := range t.Sites {
 				t.Sites[i].Group = v

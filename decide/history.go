@@ -28,7 +28,7 @@ type Past struct {
 func historic(e *steadycast.Event) bool {
 	switch e.Kind {
 	case steadycast.EventPermit, steadycast.EventOrder, steadycast.EventFreeze, steadycast.EventConfig, steadycast.EventAlarm,
-		steadycast.EventRecovery, steadycast.EventOperator, steadycast.EventDecision, steadycast.EventShare, steadycast.EventPlan, steadycast.EventNames:
+		steadycast.EventRecovery, steadycast.EventOperator, steadycast.EventDecision, steadycast.EventShare, steadycast.EventPath, steadycast.EventPlan, steadycast.EventNames:
 		return true
 	case steadycast.EventRefused:
 		return e.Actor != "" // a person's

@@ -22,6 +22,9 @@ type moves struct {
 	Ramps []rampState `json:"ramps,omitempty"`
 	// Sheds are what sites gave away because they carry too much; see shed.go.
 	Sheds []shedState `json:"sheds,omitempty"`
+	// Diverts are the sites that announce by another path than their first, in order
+	// of site; see divert.go.
+	Diverts []Divert `json:"diverts,omitempty"`
 	// Drains are the units that were told to go, in order; see drain.go.
 	Drains []drainState `json:"drains,omitempty"`
 }
@@ -236,6 +239,7 @@ func (s *state) servicesAt(site string) []string {
 // settleMoves forgets what a new table does not have any more.
 func (a *applying) settleMoves() {
 	a.Moves.Shares = keep(a.Moves.Shares, func(x shareState) bool { return a.serves(x.Share.Site, x.Share.Service) })
+	a.settleDiverts()
 	a.endRamps()
 	a.endDrains()
 	a.settleSheds()
@@ -255,7 +259,7 @@ func (s *state) soundMoves() error {
 			return fmt.Errorf("the share of %s at %s cannot be", x.Share.Service, x.Share.Site)
 		}
 	}
-	return cmp.Or(s.soundRamps(), s.soundDrains(), s.soundSheds())
+	return cmp.Or(s.soundDiverts(), s.soundRamps(), s.soundDrains(), s.soundSheds())
 }
 
 // Percent writes a share for people: 5%, 12.5%, 100%.

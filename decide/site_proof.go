@@ -16,6 +16,7 @@ import (
 // peerWatch is one peer's part of the proof.
 type peerWatch struct {
 	name    string
+	off     bool   // the routes go another path
 	stuck   bool   // holds what it was sent, and reads no more
 	odd     string // what is not as wanted, in words; empty when all is
 	prefix  netip.Prefix
@@ -71,7 +72,7 @@ func (s *Site) watch(now Now, wake *deadline) {
 	up, odd := 0, false
 	for i := range s.peers {
 		w := &s.peers[i]
-		if !w.stuck {
+		if !w.stuck && !w.off {
 			up++
 		}
 		odd = odd || w.odd != ""
@@ -79,8 +80,9 @@ func (s *Site) watch(now Now, wake *deadline) {
 	}
 	s.endStrangers()
 	s.watchSessions(now, up, wake)
+	s.watchPath(now, wake)
 	open := s.watchViews(now, wake)
-	if up == 0 || odd || open || len(s.changed) == 0 || s.speakerGone != "" {
+	if up == 0 || odd || open || s.pathOpen() != "" || len(s.changed) == 0 || s.speakerGone != "" {
 		return
 	}
 	e := steadycast.Event{
@@ -156,7 +158,7 @@ func (s *Site) compare(now Now) {
 	}
 	taken := s.actual.Incarnation == s.set.Incarnation && s.actual.Version >= s.set.Version || !s.given
 	for _, p := range s.actual.Peers {
-		w := peerWatch{name: p.Name, stuck: p.State == steadycast.PeerStuck}
+		w := peerWatch{name: p.Name, stuck: p.State == steadycast.PeerStuck, off: p.OffPath}
 		if !p.Up() && !w.stuck {
 			continue // its routes went with its session
 		}
@@ -176,6 +178,8 @@ func (s *Site) compare(now Now) {
 			u.proven, u.unproven = false, "the speaker cannot be reached"
 		case u.announced && u.unproven == "" && !u.onWire:
 			u.proven, u.unproven = false, "no session is up that carries it"
+		case u.announced && u.unproven == "" && s.pathOpen() != "":
+			u.proven, u.unproven = false, s.pathOpen()
 		default:
 			s.compareViews(u)
 		}
@@ -213,16 +217,20 @@ func (s *Site) comparePeer(p steadycast.Peer, w *peerWatch, taken bool) {
 			u.onWire = true
 			u.acked = u.acked || !row.Acked.IsZero()
 		}
-		if u.announced && !carries(p, u.id.Prefix) {
+		if p.Path != "" && s.pathOpen() != "" && p.Path != s.actual.Toward {
+			continue // it is about to be left, and shows nothing of what is wanted
+		}
+		wanted := u.announced && !p.OffPath
+		if wanted && !carries(p, u.id.Prefix) {
 			continue
 		}
-		if u.announced {
+		if wanted {
 			w.carried++
 		}
-		if row.Announced && u.announced {
+		if row.Announced && wanted {
 			w.sent++
 		}
-		if text := mismatch(u, row, there, taken); text != "" {
+		if text := mismatch(u, wanted, row, there, taken); text != "" {
 			oddity(u.id.Prefix, u, text)
 		}
 	}
@@ -234,19 +242,19 @@ func (s *Site) comparePeer(p steadycast.Peer, w *peerWatch, taken bool) {
 }
 
 // mismatch says how one row differs from what is wanted.
-func mismatch(u *unit, row steadycast.Sent, there, taken bool) string {
+func mismatch(u *unit, wanted bool, row steadycast.Sent, there, taken bool) string {
 	switch {
-	case u.announced && !row.Announced:
+	case wanted && !row.Announced:
 		return "was not sent the route"
-	case !u.announced && row.Announced:
+	case !wanted && row.Announced:
 		return "was not sent the withdrawal"
-	case u.announced && row.Stale:
+	case wanted && row.Stale:
 		return "has the route as it was before the newest change"
-	case u.announced && !covers(row.Attributes, u.policy):
+	case wanted && !covers(row.Attributes, u.policy):
 		return "was sent other communities or MED than are wanted"
 	case there && row.Acked.IsZero():
 		return "has not acknowledged it"
-	case u.announced && !taken:
+	case wanted && !taken:
 		return "is not known to have the newest change: the speaker has not taken it"
 	default:
 		return ""

@@ -163,11 +163,20 @@ func (s *Site) announce(now Now) {
 	set := steadycast.RouteSet{
 		Incarnation: s.o.Incarnation, Version: s.set.Version + 1, Fence: s.fence,
 		Routes: make([]steadycast.Route, 0, len(s.units)), VIPs: slices.Clone(s.o.VIPs),
+		Path: s.path(),
+	}
+	if set.Path != "" {
+		set.Overlap = s.table.DrainWait
 	}
 	for r := range s.routes(now) {
 		set.Routes = append(set.Routes, r)
 	}
 	s.changed = append(s.changed, diff(s.set.Routes, set.Routes)...)
+	if s.given && s.set.Path != set.Path {
+		for _, r := range set.Routes {
+			s.changed = append(s.changed, r.Prefix)
+		}
+	}
 	slices.SortFunc(s.changed, comparePrefix)
 	s.changed = slices.Compact(s.changed)
 	s.set, s.setAt, s.given, s.resend, s.compared = set, now, true, false, false
@@ -183,7 +192,7 @@ func (s *Site) unchanged(now Now) bool {
 		}
 		last = last[1:]
 	}
-	return len(last) == 0 && slices.Equal(s.set.VIPs, s.o.VIPs)
+	return len(last) == 0 && slices.Equal(s.set.VIPs, s.o.VIPs) && s.set.Path == s.path()
 }
 
 func (u *unit) asRoute(now Now) steadycast.Route {

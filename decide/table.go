@@ -57,6 +57,10 @@ type Place struct {
 	// it announces anything, and the other sites cover them as backup. One that is a
 	// single address is put on the host by all of them.
 	Own []netip.Prefix `yaml:"own" json:"own,omitempty"`
+	// Paths are the ways by which packets come to the site, the preferred first: each
+	// is a group of the neighbours in node.yaml. Without any, every neighbour hears
+	// what is announced. See divert.go.
+	Paths []string `yaml:"paths" json:"paths,omitempty"`
 	// Nodes of the site, for those that tell it what they see of it. Where there are
 	// several, each announces.
 	Nodes []Node `yaml:"nodes" json:"nodes,omitempty"`

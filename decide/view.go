@@ -37,6 +37,9 @@ type View struct {
 	// Shares are the sites that take less of a service than all who would come, in
 	// order of site, then service.
 	Shares []ShareView `json:"shares,omitempty"`
+	// Diverts are the sites that announce by another path than their first, in order
+	// of site.
+	Diverts []Divert `json:"diverts,omitempty"`
 	// Plans are the runs of plans that are proposed, under way or remembered, oldest first.
 	Plans []PlanRun `json:"plans,omitempty"`
 	// Names is what people ordered of the answers.
@@ -173,7 +176,7 @@ func (s *state) view() View {
 		d.LeftMS = int64(d.Until - s.LT)
 		v.Decisions = append(v.Decisions, d)
 	}
-	v.Shares = s.shares()
+	v.Shares, v.Diverts = s.shares(), s.diverts()
 	v.Names, v.Gone, v.Cuts = s.Names, s.Gone, s.Cuts
 	v.Prefixes = make([]PrefixView, 0, len(s.Prefixes))
 	used, limit := 0, 0

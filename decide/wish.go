@@ -56,6 +56,7 @@ type Wish struct {
 	Waive    []string             `json:"waive,omitempty"`
 	Force    bool                 `json:"force,omitempty"`
 	Share    *ShareOrder          `json:"share,omitempty"`
+	Divert   *DivertOrder         `json:"divert,omitempty"`
 	// Of is the digest of the signed stage that an activation is for; see [Seal].
 	Of    string      `json:"of,omitempty"`
 	Names *NamesOrder `json:"names,omitempty"`
@@ -123,6 +124,8 @@ func (w Wish) String() string {
 		text = w.Names.String()
 	case w.Share != nil:
 		text = strings.TrimSpace("share "+w.Share.Site+" "+w.Share.Service) + " " + Percent(w.Share.Permille)
+	case w.Divert != nil:
+		text = w.Divert.String()
 	case w.Plan != nil:
 		text += " " + w.Plan.Do + " " + w.Plan.Plan
 	case w.Decision != 0:
@@ -143,7 +146,7 @@ func (w Wish) Into(e *Entry) {
 	e.Kind, e.Actor, e.Reason = w.Kind, w.By, w.Reason
 	e.Scope, e.Operator, e.Name, e.Decision = w.Scope, w.Operator, w.Name, w.Decision
 	e.Table, e.Revision, e.Waive, e.Force = w.Table, w.Revision, w.Waive, w.Force
-	e.Share, e.Names = w.Share, w.Names
+	e.Share, e.Divert, e.Names = w.Share, w.Divert, w.Names
 	e.ConfirmWithin = w.ConfirmWithin
 	e.Plan = w.Plan
 	if w.Order != nil {

@@ -527,6 +527,8 @@ func changeCommands(c *cli) []*cobra.Command {
 		newOrderCommand(c, steadycast.OrderDrain, "Take a site's routes away gently, for maintenance", "Let no name lead to a site, wait until no cache does either, mark its routes with\nGSHUT (RFC 8326), wait, then take them away, and keep them away until undrain or\n--for ends. --wait 10m tells each step. Of SITE/NODE, that node alone: its siblings\npromise to stay, GSHUT, drain_wait, gone; names stay as they are."),
 		newScopeCommand(c, "undrain", "orders/clear", decide.KindOrderClear, "End the orders over a site, or one node of it: the checks decide again", true, announced),
 		newOrderCommand(c, steadycast.OrderAnnounce, "Hand a site's routes back to its checks, or pin them with --force", "End the orders and locks over a site's routes and forgive what they owe to cooldown\nand budgets: they are announced as soon as the checks are well. With --force they are\npinned instead: announced whatever the checks say, until undrain or --for ends.\nSITE/NODE is about one node, which announces only while its site does."),
+		newDivertCommand(c),
+		newUndivertCommand(c),
 		newShareCommand(c),
 		newPlanCommand(c),
 		newAnswerCommand(c, decide.KindApprove, "Say yes to what automation would do, in mode approve", "Let a decision be carried out that waits for a person. The site asks again at once, and\nevery guard is asked again with what is true then. A yes holds for ten minutes."),

@@ -37,6 +37,9 @@ func renderStatus(s style, st *api.Status, all bool) string {
 		}
 		s.labelled(&b, "Frozen", yellow, fmt.Sprintf("%s, %s: %s", where, who, f.Reason))
 	}
+	for i := range st.Diverts {
+		s.labelled(&b, "path", yellow, st.Diverts[i].Order.Site+" "+api.DivertText(&st.Diverts[i]))
+	}
 	for i := range st.Shares {
 		s.labelled(&b, "DNS", yellow, st.Shares[i].Site+" "+api.ShareText(&st.Shares[i]))
 	}

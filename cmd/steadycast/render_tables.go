@@ -77,6 +77,12 @@ func renderSites(s style, page *api.Page[api.SiteRow]) string {
 		for _, o := range r.Ordered {
 			note = strings.TrimPrefix(note+"; "+o, "; ")
 		}
+		if r.Path != "" {
+			note = strings.TrimPrefix(note+"; path "+r.Path, "; ")
+		}
+		if r.Way != "" {
+			note = strings.TrimPrefix(note+"; "+r.Way, "; ")
+		}
 		if r.Share != "" {
 			note = strings.TrimPrefix(note+"; takes "+r.Share, "; ")
 		}
@@ -113,7 +119,13 @@ func renderPeers(s style, page *api.Page[api.PeerRow]) string {
 		} else if b != nil {
 			notes = append(notes, fmt.Sprintf("BFD %s: %s", b.State, b.Why))
 		}
-		if p.Up() && p.Announced == 0 {
+		switch {
+		case p.OffPath:
+			notes = append(notes, "path "+p.Path+", which is not in use")
+		case p.Path != "":
+			notes = append(notes, "path "+p.Path)
+		}
+		if p.Up() && p.Announced == 0 && !p.OffPath {
 			notes = append(notes, "holds no route of ours")
 		}
 		t.add(cell{r.Site, plain}, cell{p.Name, plain}, cell{p.Address.String(), plain}, number(uint64(p.ASN)),

@@ -150,6 +150,8 @@ func (s *Snapshot) judge(w *decide.Wish) ([]string, error) {
 		return s.followsPlan(w.Plan)
 	case w.Kind == decide.KindNames && w.Names != nil:
 		return s.followsNames(w.Names)
+	case w.Kind == decide.KindDivert && w.Divert != nil:
+		return s.followsDivert(w.Divert)
 	case w.Kind == decide.KindShare && w.Share != nil:
 		return s.followsShare(w.Share)
 	case w.Kind == decide.KindStage && w.Table != nil:
@@ -191,6 +193,9 @@ func commandOfWish(w *decide.Wish) string {
 	}
 	if w.Names != nil {
 		return commandOf(w.Names.String(), "", nil, w.Reason)
+	}
+	if w.Divert != nil {
+		return commandOf(w.Divert.String(), "", nil, w.Reason)
 	}
 	if w.Share != nil {
 		verb := "share " + w.Share.Site + " " + decide.Percent(w.Share.Permille)

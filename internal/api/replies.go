@@ -26,6 +26,7 @@ type Status struct {
 	NodeOrders []decide.StandingOrder  `json:"node_orders,omitempty"`
 	Freezes    []decide.StandingFreeze `json:"freezes"`
 	Shares     []decide.ShareView      `json:"shares,omitempty"`
+	Diverts    []decide.Divert         `json:"diverts,omitempty"`
 	Gone       []decide.Gone           `json:"gone,omitempty"`
 	Alarms     []Alarm                 `json:"alarms"`
 	LedgerLost string                  `json:"ledger_lost,omitempty"`
@@ -40,7 +41,7 @@ func (s *Snapshot) Status() *Status {
 		Node: s.Node, Fleet: s.Fleet, Mode: s.Mode, Version: s.Version, At: s.At, Started: s.Started,
 		Summary:  s.Summarize(rows, tallies),
 		Prefixes: listed(s.View.Prefixes), Tallies: tallies, Rows: rows,
-		Orders: listed(s.View.Orders), NodeOrders: s.View.NodeOrders, Freezes: listed(s.View.Freezes), Shares: s.View.Shares, Gone: s.View.Gone, Alarms: listed(s.Alarms),
+		Orders: listed(s.View.Orders), NodeOrders: s.View.NodeOrders, Freezes: listed(s.View.Freezes), Shares: s.View.Shares, Diverts: s.View.Diverts, Gone: s.View.Gone, Alarms: listed(s.Alarms),
 		LedgerLost: s.LedgerLost, Config: s.Config,
 	}
 }
@@ -88,6 +89,10 @@ type SiteRow struct {
 	Names   []string `json:"names,omitempty"`
 	// Share is what it takes of its clients, where that is less than all: "web 5%".
 	Share string `json:"share,omitempty"`
+	// Path by which it is to announce, where it has several; Way is that it is on its
+	// way there, or gone another, in words.
+	Path string `json:"path,omitempty"`
+	Way  string `json:"way,omitempty"`
 }
 
 // SiteRows derives one row per site of the table, in its order.
@@ -154,6 +159,7 @@ func (s *Snapshot) SiteRows() []SiteRow {
 			}
 		}
 		r.Share = sharesAt(&s.View, name)
+		r.Path, r.Way = s.pathOf(name)
 		if r.Witness {
 			r.Speaker = "none"
 		}

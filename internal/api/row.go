@@ -286,6 +286,9 @@ func (x *index) why(r *Row, v *decide.UnitView, real *Unit) string {
 	if r.NodesOut > 0 && (r.State.Announces() || r.State == Withdrawing) {
 		parts = append(parts, NodesText(real.Nodes))
 	}
+	if d := x.divert(v.Unit.Site); d != nil && r.State.Announces() {
+		parts = append(parts, DivertText(d))
+	}
 	if x := x.share(v.Unit); x != nil && r.State.Announces() {
 		parts = append(parts, ShareText(x))
 	}

@@ -122,7 +122,7 @@ func (l loading) judged(file string, src []byte) (*Config, Problems) {
 		n := cfg.Node
 		cfg.Fleet = Fleet{Services: n.Services, Prefixes: n.Prefixes, Guards: n.Guards, DrainWait: n.DrainWait}
 		if n.Site != "" {
-			cfg.Fleet.Sites = []Site{{Place: decide.Place{Name: n.Site}}}
+			cfg.Fleet.Sites = []Site{{Place: decide.Place{Name: n.Site, Paths: n.Paths}}}
 		}
 	}
 	j.whole()

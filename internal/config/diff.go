@@ -200,7 +200,7 @@ var restarts = []string{"mode", "fleet", "site", "node", "roles", "state_dir", "
 	"agent_lost", "agent_lost_after", "isolated", "stop"}
 
 // attributes are the settings of a neighbour that only change what is sent.
-var attributes = []string{"next_hop4", "next_hop6", "communities", "large_communities", "med", "prepend", "local_pref", "deprefer", "drain", "backup"}
+var attributes = []string{"path", "next_hop4", "next_hop6", "communities", "large_communities", "med", "prepend", "local_pref", "deprefer", "drain", "backup"}
 
 // effectOf says what a change of the path does, and to whom.
 func effectOf(path, how string) (Effect, string) {
@@ -239,7 +239,7 @@ func effectOf(path, how string) (Effect, string) {
 				return EffectUpdate, "*"
 			}
 		}
-	case within("sites") && strings.Contains(path, "].own"):
+	case within("sites") && (strings.Contains(path, "].own") || strings.Contains(path, "].paths")):
 		return EffectRoutes, "*"
 	case within("services"):
 		_, key, _ := strings.Cut(path, "]")

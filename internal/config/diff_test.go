@@ -160,7 +160,7 @@ func TestDiffSaysWhatTheSpeakerDoes(t *testing.T) {
 		"bfd":      {"asn: 65001", "asn: 65001, bfd: {}"},
 		"families": {"asn: 65001", "asn: 65001, families: [ipv6, ipv4]"}, "next_hop4": {"10.0.0.10}", "10.0.0.11}"}, "next_hop6": {"2001:db8::10", "2001:db8::11"},
 		"communities": {"asn: 65001", "asn: 65001, communities: [\"1:1\"]"}, "large_communities": {"asn: 65001", "asn: 65001, large_communities: [\"1:1:1\"]"},
-		"med": {"asn: 65001", "asn: 65001, med: 5"}, "prepend": {"asn: 65001", "asn: 65001, prepend: 2"}, "name": {"tor1", "tor2"},
+		"path": {"asn: 65001", "asn: 65001, path: direct", "site: fra", "site: fra\npaths: [direct]"}, "med": {"asn: 65001", "asn: 65001, med: 5"}, "prepend": {"asn: 65001", "asn: 65001, prepend: 2"}, "name": {"tor1", "tor2"},
 		"deprefer": {"asn: 65001", "asn: 65001, deprefer: {prepend: 1}"}, "drain": {"asn: 65001", "asn: 65001, drain: {prepend: 1}"}, "backup": {"asn: 65001", "asn: 65001, backup: {prepend: 1}"},
 		"router_id": {"router_id: 10.0.0.10", "router_id: 10.0.0.11"}, "our asn": {"asn: 65010", "asn: 65011"},
 		"a guard": {"bgp:", "guards: {cooldown: 1m}\nbgp:"}, "nothing": {"site: fra", "site: fra"},

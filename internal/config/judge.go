@@ -154,7 +154,11 @@ func (j *judge) fleet() {
 		if p.Path == "sites" && r == j.node {
 			continue // there is no such key here; a missing site: is told by itself
 		}
-		j.say(r, p.Path, "%s", p.Text)
+		path := p.Path
+		if r == j.node { // the one site's, which stand at the margin here
+			path = strings.TrimPrefix(path, "sites[0].")
+		}
+		j.say(r, path, "%s", p.Text)
 	}
 	if r != j.node {
 		j.addressesOf()

@@ -28,8 +28,11 @@ type Node struct {
 	// Table is the path of fleet.yaml, relative to node.yaml where that names it.
 	// A solo node may write Services, Prefixes, Guards and DrainWait here instead.
 	// With mode fleet the ledger's table is in force, and only [Check] reads this one.
-	Table     string          `yaml:"table" layer:"path of fleet.yaml"`
-	Services  []Service       `yaml:"services"`
+	Table    string    `yaml:"table" layer:"path of fleet.yaml"`
+	Services []Service `yaml:"services"`
+	// Paths are the ways by which packets come to this site, where it has no table of
+	// its own; see decide.Place.
+	Paths     []string        `yaml:"paths"`
 	Prefixes  []decide.Prefix `yaml:"prefixes"`
 	Guards    decide.Guards   `yaml:"guards"`
 	DrainWait time.Duration   `yaml:"drain_wait"`

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/steadycast/steadycast"
 )
 
 // alarm sets what is wrong of one subject, or clears it with "".
@@ -37,6 +39,7 @@ func (e *engine) publish() {
 	done := e.numbers[a.Version]
 	a.Incarnation, a.Version = done.Incarnation, done.Version
 	a.VIPs = e.vips.Actual()
+	e.remark(a)
 	var wrong []string
 	if a.Alarm != "" { // of the sessions
 		wrong = append(wrong, a.Alarm)
@@ -57,6 +60,15 @@ func (e *engine) publish() {
 	if e.stop == nil {
 		e.sayStatus(up, len(a.Peers), announced, a.Alarm)
 	}
+}
+
+// remark has the path kept by which the routes go, once it is another.
+func (e *engine) remark(a steadycast.Actual) {
+	if len(e.given.Routes) == 0 || e.path != nil && *e.path == a.Path || e.path == nil && a.Path == "" {
+		return
+	}
+	e.path, e.unsaved = new(a.Path), true
+	e.keep()
 }
 
 type statusLine struct {

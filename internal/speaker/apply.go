@@ -39,7 +39,7 @@ func (e *engine) apply(set steadycast.RouteSet, reply chan error) {
 	}
 	now := without(set, e.given)
 	added := len(set.Routes) > len(now.Routes)
-	if !added || !slices.EqualFunc(now.Routes, e.given.Routes, equalRoutes) {
+	if !added || now.Path != e.given.Path || !slices.EqualFunc(now.Routes, e.given.Routes, equalRoutes) {
 		if err := e.announce(now); err != nil {
 			reply <- refuse("invalid", "set %d.%d: %v", set.Incarnation, set.Version, err)
 			return
@@ -173,7 +173,7 @@ func (e *engine) keep() {
 	}
 	var t task
 	if e.unsaved && e.cfg.StateDir != "" {
-		t.intent = &intentBody{Mark: e.high, At: e.askedAt.Round(0), Set: e.asked}
+		t.intent = &intentBody{Mark: e.high, At: e.askedAt.Round(0), Set: e.asked, Path: e.path}
 	}
 	// Before the first set nothing is known of what is wanted; after it the
 	// addresses of an earlier process may have to go, so nil counts as said.
@@ -270,7 +270,7 @@ func (e *engine) applyAndWait(ctx context.Context, set steadycast.RouteSet) erro
 // equalSets compares by content.
 func equalSets(a, b steadycast.RouteSet) bool {
 	return a.Incarnation == b.Incarnation && a.Version == b.Version && a.Fence == b.Fence &&
-		slices.EqualFunc(a.Routes, b.Routes, equalRoutes) && slices.Equal(a.VIPs, b.VIPs)
+		slices.EqualFunc(a.Routes, b.Routes, equalRoutes) && slices.Equal(a.VIPs, b.VIPs) && a.Path == b.Path && a.Overlap == b.Overlap
 }
 
 func equalRoutes(a, b steadycast.Route) bool {

@@ -60,6 +60,7 @@ type engine struct {
 	askedAt    time.Time
 	remembered bool                // asked is from before the start: nothing of it is announced
 	given      steadycast.RouteSet // what the sessions were told: may be less than newest, or less attractive
+	path       *string             // by which the routes went last, to be remembered
 	told       uint64              // how often they were told; their own version number
 	numbers    map[uint64]mark     // the agent's numbers of what they were told, until they say they did it
 	allow      []netip.Prefix      // the settings' allow-list
@@ -115,12 +116,12 @@ func newEngine(cfg Config, m makers) (*engine, error) {
 		calls: make(chan func(), 64), changed: make(chan struct{}, 1), ended: make(chan struct{}),
 		alive: func() {}, beat: 5 * time.Second, status: func(string, ...any) {}, extend: func(time.Duration) {},
 	}
-	e.kept = keeper{path: e.path("intent.json"), node: cfg.Node, tasks: make(chan task, 1), done: make(chan result, 1)}
+	e.kept = keeper{path: e.file("intent.json"), node: cfg.Node, tasks: make(chan task, 1), done: make(chan result, 1)}
 	e.remember()
 	if e.vips, err = m.vips(vipConf, e.vipOptions()); err != nil {
 		return nil, fmt.Errorf("service addresses: %w", err)
 	}
-	if e.out, err = m.speaker(settings, bgp.Options{Logger: cfg.Logger, OnChange: e.wake, Started: e.starts.Total}); err != nil {
+	if e.out, err = m.speaker(settings, bgp.Options{Logger: cfg.Logger, OnChange: e.wake, Started: e.starts.Total, Path: e.path}); err != nil {
 		e.vips.Close()
 		return nil, fmt.Errorf("bgp: %w", err)
 	}
@@ -129,7 +130,7 @@ func newEngine(cfg Config, m makers) (*engine, error) {
 	return e, nil
 }
 
-func (e *engine) path(name string) string { return filepath.Join(e.cfg.StateDir, name) }
+func (e *engine) file(name string) string { return filepath.Join(e.cfg.StateDir, name) }
 
 func (e *engine) vipOptions() bgp.VIPOptions {
 	return bgp.VIPOptions{Logger: e.cfg.Logger, OnChange: e.wake}
@@ -143,7 +144,7 @@ func (e *engine) remember() {
 	}
 	now := role.Now()
 	var err error
-	if e.starts, err = role.CountStart(e.path("speaker-starts.json"), now); err != nil {
+	if e.starts, err = role.CountStart(e.file("speaker-starts.json"), now); err != nil {
 		e.log.Error("the count of starts is not sound, so a crash loop may go unnoticed", "err", err)
 	}
 	if left, loop := e.starts.Loop(now); loop {
@@ -155,6 +156,7 @@ func (e *engine) remember() {
 	if err != nil {
 		e.log.Error("speaker state", "err", err)
 	}
+	e.path = b.Path
 	if b.Mark != (mark{}) {
 		e.high, e.asked, e.askedAt, e.remembered = b.Mark, b.Set, b.At, true
 		e.log.Info("an earlier intent is remembered; nothing is announced until an agent gives a set",

@@ -37,6 +37,9 @@ type intentBody struct {
 	Mark mark                `json:"mark"`
 	At   time.Time           `json:"at"`
 	Set  steadycast.RouteSet `json:"set"`
+	// Path by which the routes went, if one was chosen: a process that starts in the
+	// middle of a change of paths must not begin with one that does not work.
+	Path *string `json:"path,omitempty"`
 }
 
 func encodeIntent(node string, b intentBody) ([]byte, error) {

@@ -83,7 +83,7 @@ func (e *engine) endLoop(why string) {
 	e.alarm("crash_loop", "")
 	e.log.Info("crash loop over", "why", why)
 	var err error
-	if e.starts, err = e.starts.Forgive(e.path("speaker-starts.json")); err != nil {
+	if e.starts, err = e.starts.Forgive(e.file("speaker-starts.json")); err != nil {
 		e.log.Error("the count of starts cannot be written", "err", err)
 	}
 	if !e.remembered && e.agents > 0 && e.stop == nil {

@@ -1,0 +1,69 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/steadycast/steadycast/decide"
+)
+
+// followsDivert says what a divert does, or why it makes no sense.
+func (s *Snapshot) followsDivert(o *decide.DivertOrder) ([]string, error) {
+	if err := s.checkScope(o.Site); err != nil {
+		return nil, err
+	}
+	p, _ := s.View.Table.Place(o.Site)
+	switch {
+	case len(p.Paths) == 0:
+		return nil, &Error{Code: CodeNotFound, Message: o.Site + " has no paths: every neighbour of its nodes hears what it announces", Next: "steadycast sites"}
+	case o.Path != "" && !slices.Contains(p.Paths, o.Path):
+		return nil, &Error{Code: CodeNotFound, Message: fmt.Sprintf("%s has no path %q; its paths: %s", o.Site, o.Path, strings.Join(p.Paths, ", ")), Next: "steadycast sites"}
+	case o.For < 0:
+		return nil, usage("for: %s is negative", o.For)
+	}
+	now, to := s.View.Path(s.View.Table, o.Site), o.Path
+	if to == "" {
+		to = p.Paths[0]
+	}
+	out := []string{fmt.Sprintf("the neighbours of path %s hear all that %s announces; when they have acknowledged, those of %s hear the withdrawal", to, o.Site, now)}
+	if now == to {
+		out[0] = fmt.Sprintf("%s announces by %s already: no route moves", o.Site, to)
+	}
+	switch {
+	case to == p.Paths[0]:
+	case o.For > 0:
+		out = append(out, fmt.Sprintf("after %s it goes back to %s by itself", Span(o.For), p.Paths[0]))
+	default:
+		out = append(out, "it stands until: "+commandOf("undivert", o.Site, nil, "TEXT"))
+	}
+	return out, nil
+}
+
+// DivertText says where a site's routes go and why: `is diverted to path scrubbed:
+// maria: "flood", 20m left`.
+func DivertText(d *decide.Divert) string {
+	text := fmt.Sprintf("is diverted to path %s: %s: %q", d.Order.Path, d.Actor, d.Reason)
+	if d.Until != 0 {
+		text += ", " + Span(time.Duration(d.LeftMS)*time.Millisecond) + " left"
+	}
+	return text
+}
+
+// pathOf is the path that a site is to announce by, and why it does not yet.
+func (s *Snapshot) pathOf(name string) (path, way string) {
+	path = s.View.Path(s.View.Table, name)
+	if site, ok := s.Site(name); ok && path != "" && site.Actual.PathWait != "" {
+		way = "still by " + site.Actual.Path + ", too: " + site.Actual.PathWait
+	}
+	return path, way
+}
+
+// divert is the order by which a unit's site goes another path, nil if there is none.
+func (x *index) divert(site string) *decide.Divert {
+	if d, ok := x.s.View.DivertOf(site); ok {
+		return &d
+	}
+	return nil
+}

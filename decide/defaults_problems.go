@@ -174,6 +174,9 @@ func (c *critic) services() {
 		c.servicePrefixes(at, i, s)
 		c.serviceSites(at, s)
 		c.word(at+".mode", s.Mode, ModeAuto, ModeApprove, ModeObserve)
+		if s.NodeMode != "" {
+			c.word(at+".node_mode", s.NodeMode, ModeAuto, ModeApprove, ModeObserve)
+		}
 		c.word(at+".return", s.Return, ReturnAuto, ReturnHold)
 		if s.OnlyNew != 0 && (s.OnlyNew < time.Minute || s.OnlyNew > maxOnlyNew) {
 			c.say(at+".only_new", "%s is out of range; allowed: 1m0s to %s, or 0 for a site that is never too old", s.OnlyNew, maxOnlyNew)

@@ -346,6 +346,8 @@ func (s *Site) node(now Now, u *unit, wake *deadline) {
 		self.Held = "order announce stands over it"
 	case v.Frozen != "":
 		self.Held = "frozen: " + v.Frozen
+	case mode == ModeApprove:
+		self.Held = "mode approve, and the order to withdraw " + s.name + "/" + s.me + " is the yes"
 	case mode != ModeAuto:
 		self.Held = "mode " + mode
 	}
@@ -570,4 +572,6 @@ func (s *Site) explainSibling(u *unit, p *sibling) NodeStatus {
 }
 
 // nodeMode is the strictest of the unit's services for what a node does alone.
-func (s *Site) nodeMode(u *unit) string { return s.mode(u) }
+func (s *Site) nodeMode(u *unit) string {
+	return s.strictest(u, func(c *Service) string { return cmp.Or(c.NodeMode, c.Mode) })
+}

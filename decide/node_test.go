@@ -54,13 +54,16 @@ func (n *tent) name() string {
 
 func (n *tent) announces() bool { _, ok := n.set.Find(pipePrefix); return ok }
 
+// newCamp is a site of several nodes and two others; mode is that of the site, or
+// SITE/NODE of each level.
 func newCamp(t failer, nodes, least int, mode string) *camp {
 	none := time.Duration(0)
+	mode, alone, _ := strings.Cut(mode, "/")
 	c := &camp{t: t, fleet: NewFleet(), nodes: nodes, say: func(string, ...any) {}, check: func(string) {}}
 	c.delay = func() Now { return 5 * time.Millisecond }
 	c.table = Table{
 		Revision: 1, Sites: []Place{{Name: "ams", MinNodes: least}, {Name: "fra"}, {Name: "nyc"}},
-		Services: []Service{{Name: "web", Mode: mode, Prefixes: []netip.Prefix{pipePrefix}, Health: Health{
+		Services: []Service{{Name: "web", Mode: mode, NodeMode: alone, Prefixes: []netip.Prefix{pipePrefix}, Health: Health{
 			Interval: 200 * time.Millisecond, Rise: 3, HoldUp: 2 * time.Second, DownFor: &none,
 		}}},
 		Guards: Guards{
@@ -393,7 +396,7 @@ func TestNodesText(t *testing.T) {
 				if len(w) == 0 || w[0][0] == '#' {
 					continue
 				}
-				if w[0] == "nodes" { // nodes NUMBER min NUMBER [mode]
+				if w[0] == "nodes" { // nodes NUMBER min NUMBER [MODE[/NODEMODE]]
 					var nodes, least int
 					fmt.Sscan(w[1], &nodes)
 					fmt.Sscan(w[3], &least)

@@ -57,9 +57,13 @@ func (s *Site) blocked(u *unit, a steadycast.Action) (text string, until Now) {
 
 // mode is the strictest of the unit's services.
 func (s *Site) mode(u *unit) string {
+	return s.strictest(u, func(c *Service) string { return c.Mode })
+}
+
+func (s *Site) strictest(u *unit, of func(*Service) string) string {
 	mode := ModeAuto
 	for _, i := range u.services {
-		switch m := s.services[i].conf.Mode; {
+		switch m := of(&s.services[i].conf); {
 		case m == ModeObserve:
 			return m
 		case m == ModeApprove:

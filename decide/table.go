@@ -112,6 +112,9 @@ type Service struct {
 	// Mode is auto (default), observe (only says what it would do) or approve: what
 	// automation would do waits as a decision for a person's yes.
 	Mode string `yaml:"mode" json:"mode,omitempty"`
+	// NodeMode is the mode of what one node of a site does alone, where the site has
+	// several; default as Mode. The yes that approve waits for is an order on the node.
+	NodeMode string `yaml:"node_mode" json:"node_mode,omitempty"`
 	// Return is auto (default) or hold: healthy, on hold until a person resumes.
 	Return string `yaml:"return" json:"return,omitempty"`
 	// OnlyNew is how long a site may have been away from the service before what it

@@ -42,7 +42,7 @@ var floorplan = map[string]string{
 
 	"internal/answers": ". decide dnsfallback", // what the committed state means for names; the one place that knows both
 
-	"internal/dns": ". decide dnsfallback internal/answers internal/config internal/ledger internal/api internal/metrics internal/role", // the server's process
+	"internal/dns": ". decide dnsfallback internal/answers internal/config internal/rto internal/ledger internal/api internal/metrics internal/role", // the server's process
 
 	"internal/demo": ". decide dnsfallback internal/answers internal/config probe bgp bgp/sink internal/ledger internal/voter internal/pki internal/mesh internal/role internal/speaker internal/api internal/agent", // a fleet in one process
 

@@ -38,7 +38,7 @@ func answer(args []string, words *bufio.Scanner) int {
 		z.Records = append(z.Records, fmt.Sprintf("s%d 30 A 192.0.2.%d", i, i+1))
 	}
 	for i := range 10 {
-		w := dnsfallback.Steered{Name: fmt.Sprintf("w%d", i), TTL: 30 * time.Second}
+		w := dnsfallback.Steered{Name: fmt.Sprintf("w%d", i), TTL: dnsfallback.TTL(30 * time.Second)}
 		for k, weight := range dnsWeights {
 			w.Members = append(w.Members, dnsfallback.Member{Name: fmt.Sprint(k), Site: fmt.Sprintf("site%d", k), Service: "web",
 				Addresses: []netip.Addr{netip.AddrFrom4([4]byte{198, 51, 100, byte(4*i + k + 1)})}, Weight: new(weight)})

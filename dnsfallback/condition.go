@@ -53,7 +53,9 @@ type holding struct {
 	holds bool
 	// soon: something that it looks at is suspect.
 	soon bool
-	why  string
+	// change is when, if it is not soon, it may first hold otherwise.
+	change change
+	why    string
 }
 
 // maxTerms bounds the words of one condition, and with them how deep it nests.
@@ -249,6 +251,7 @@ func (p *Policy) hold(s *FleetState) []holding {
 				find(k)
 			}
 			h.holds = p.so(c.root, s, out, h)
+			h.change = p.soonestOf(c.root, s, out)
 			h.why = c.text
 		}
 	}
@@ -300,7 +303,7 @@ func (p *Policy) so(t *term, s *FleetState, others []holding, h *holding) bool {
 // person said goes first.
 func (s *FleetState) well(service, site string, h *holding) bool {
 	x := s.Sites[site].Services[service]
-	h.soon = h.soon || x.V4 == Suspect || x.V6 == Suspect
+	h.soon = h.soon || x.V4 == Suspect || x.V6 == Suspect || x.Returning
 	if f := cmp.Or(x.Forced.To, s.Sites[site].Forced.To); f != Unknown {
 		return f != Down
 	}

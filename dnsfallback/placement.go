@@ -47,8 +47,9 @@ type Steered struct {
 	// Name in the zone; @ is the zone itself, and a first label * any name below.
 	Name   string `yaml:"name"`
 	Choice `yaml:",inline"`
-	// TTL while nothing is about to change; default the zone's.
-	TTL time.Duration `yaml:"ttl"`
+	// TTL while nothing is about to change; default the zone's. Auto follows from how
+	// soon the services behind the name can change, and the zone's is the most.
+	TTL TTL `yaml:"ttl"`
 	// SensitiveTTL while a member is suspect or returning, and in a window; default 30s.
 	SensitiveTTL time.Duration `yaml:"sensitive_ttl"`
 	// Windows are times in which changes are to take effect soon.
@@ -62,7 +63,8 @@ type Steered struct {
 type Window struct {
 	From time.Time `yaml:"from"`
 	To   time.Time `yaml:"to"`
-	// Lead is how long before From; default 30m.
+	// Lead is how long before From; default 30m. No less than the name's TTL, so that
+	// nothing with it is kept into the window.
 	Lead time.Duration `yaml:"lead"`
 }
 
@@ -153,7 +155,7 @@ func (c Choice) withDefaults() Choice {
 
 func (s Steered) withDefaults(z Zone) Steered {
 	s.Choice = s.Choice.withDefaults()
-	s.TTL = cmp.Or(s.TTL, z.TTL)
+	s.TTL = cmp.Or(s.TTL, TTL(z.TTL))
 	s.SensitiveTTL = cmp.Or(s.SensitiveTTL, 30*time.Second)
 	if s.Windows != nil {
 		windows := make([]Window, len(s.Windows))

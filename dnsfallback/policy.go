@@ -29,6 +29,8 @@ type Policy struct {
 	conditions []condition
 	// dimensions of a site's health: the services that tell of them, or "".
 	dimensions [len(dimensionWords)]string
+	// pace of the services, for TTLs that follow from it.
+	pace map[string]Pace
 	// replies counts the prepared answers, for their ids.
 	replies uint32
 	// counting is done once the counters are those that the policy before had.
@@ -97,7 +99,7 @@ func (n *node) set(typ uint16) *rrset {
 // NewPolicy judges the placement. Any problem refuses all of it: the policy is
 // nil when there is one. What members name must be known.
 func NewPolicy(revision uint64, set Placement, known Known) (*Policy, []Problem) {
-	p := &Policy{revision: revision, nodes: map[name]*node{}, apexes: map[name]*zone{}, named: map[string]*pool{}}
+	p := &Policy{revision: revision, nodes: map[name]*node{}, apexes: map[name]*zone{}, named: map[string]*pool{}, pace: known.Pace}
 	var ps problems
 	if len(set.Zones) == 0 {
 		ps.add("zones", "is empty; name at least one zone")

@@ -132,7 +132,8 @@ type steered struct {
 	name           name
 	index          int
 	pool           *pool
-	ttl, sensitive uint32
+	ttl, sensitive uint32 // with auto, the most that it may be
+	auto           bool
 	windows        []Window
 	anycast        *member
 }
@@ -161,8 +162,14 @@ func (s *steered) types() []uint16 {
 
 var poolName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
 
-// Known are the names that members may use; nil is any.
-type Known struct{ Sites, Services []string }
+// Known is what the table says beside the placement.
+type Known struct {
+	// Sites and Services are the names that members may use; nil is any.
+	Sites, Services []string
+	// Pace of each service, for names whose TTL is [Auto]. What is not here may change
+	// at any moment.
+	Pace map[string]Pace
+}
 
 // pools reads the pools, which may name each other in any order.
 func (p *Policy) readPools(set []Pool, known Known, ps *problems) {
@@ -452,9 +459,13 @@ func (p *Policy) readSteered(z *zone, set Zone, known Known, ps *problems) {
 		o := p.newPool(n.text(), path)
 		p.fill(o, s.Choice, known, ps)
 		o.inherit()
+		auto := s.TTL == Auto
+		if auto {
+			s.TTL = TTL(set.TTL)
+		}
 		t := &steered{
-			name: n, index: len(p.steered), pool: o,
-			ttl: ps.seconds(path+".ttl", s.TTL), sensitive: ps.seconds(path+".sensitive_ttl", s.SensitiveTTL), windows: s.Windows,
+			name: n, index: len(p.steered), pool: o, auto: auto,
+			ttl: ps.seconds(path+".ttl", time.Duration(s.TTL)), sensitive: ps.seconds(path+".sensitive_ttl", s.SensitiveTTL), windows: s.Windows,
 		}
 		p.steered = append(p.steered, t)
 		node.steered = t

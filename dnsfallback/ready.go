@@ -25,6 +25,8 @@ type ready struct {
 	alive bool
 	// soon: something of it may change before long.
 	soon bool
+	// change is when, from a state that is not soon, it may change first.
+	change change
 	// out are the members that cannot be given, and why, and those that a condition
 	// lets take part: for explanations.
 	out []string
@@ -48,9 +50,10 @@ type group struct {
 
 // steering is all that depends on the state: the pools and the TTLs.
 type steering struct {
-	pools [][2]ready // by pool and family
-	ttl   []uint32   // by steered name
-	why   []string   // of a TTL that is not the steady one
+	policy *Policy
+	pools  [][2]ready // by pool and family
+	ttl    []uint32   // by steered name
+	why    []string   // of a TTL that is not the steady one
 	// minimal: answer the anycast addresses.
 	minimal bool
 	// holds are the conditions, words the health of each site.
@@ -63,7 +66,7 @@ type steering struct {
 // steer compiles the state.
 func (p *Policy) steer(s *FleetState) *steering {
 	st := &steering{
-		pools: make([][2]ready, len(p.pools)), ttl: make([]uint32, len(p.steered)), why: make([]string, len(p.steered)),
+		policy: p, pools: make([][2]ready, len(p.pools)), ttl: make([]uint32, len(p.steered)), why: make([]string, len(p.steered)),
 		minimal: s.Minimal, holds: p.hold(s), words: p.words(s),
 	}
 	done := make([]bool, len(p.pools))
@@ -106,6 +109,7 @@ func (st *steering) compile(o *pool, family int, s *FleetState) {
 				continue
 			}
 			stands = standing{out: c.below.failed, soon: c.below.soon, share: 100, why: c.below.how}
+			r.change = r.change.or(c.below.change)
 		case m.alias != nil:
 			c.records, c.count = m.alias, 1
 			stands = s.stand(m.key, m, family == 1)
@@ -123,11 +127,14 @@ func (st *steering) compile(o *pool, family int, s *FleetState) {
 			stands = standing{share: 100}
 		}
 		r.soon = r.soon || stands.soon
+		if m.pool == nil && !stands.forced {
+			r.change = r.change.or(st.policy.soonest(m.site, m.service, stands.out))
+		}
 		c.share = stands.share
 		dr := m.dr
 		if m.when >= 0 {
 			h, name := &st.holds[m.when], m.condition
-			r.soon = r.soon || h.soon
+			r.soon, r.change = r.soon || h.soon, r.change.or(h.change)
 			switch {
 			case h.holds && dr:
 				dr = false
@@ -208,42 +215,6 @@ func (st *steering) compile(o *pool, family int, s *FleetState) {
 			}
 		}
 	}
-}
-
-// life is the TTL of a name now, and why if it is not the steady one. It lowers
-// until to when that changes by itself.
-func (t *steered) life(now time.Time, r *[2]ready, until *time.Time) (uint32, string) {
-	next := func(at time.Time) {
-		if at.After(now) && (until.IsZero() || at.Before(*until)) {
-			*until = at
-		}
-	}
-	why := ""
-	for _, w := range t.windows {
-		begin := w.From.Add(-w.lead())
-		next(begin)
-		next(w.To)
-		if !now.Before(begin) && now.Before(w.To) {
-			why = fmt.Sprintf("in the window from %s, with %v before it", w.From.Format(time.RFC3339), w.lead())
-		}
-	}
-	if why == "" && (r[0].soon || r[1].soon) {
-		why = "a member is suspect or returning"
-	}
-	if why == "" && (r[0].failed && t.pool.has[0] || r[1].failed && t.pool.has[1]) {
-		why = "too few members are up"
-	}
-	if why == "" {
-		return t.ttl, ""
-	}
-	return min(t.ttl, t.sensitive), why
-}
-
-func (w Window) lead() time.Duration {
-	if w.Lead == 0 {
-		return 30 * time.Minute
-	}
-	return w.Lead
 }
 
 // distance between two places on the globe, in an order that is that of kilometres.

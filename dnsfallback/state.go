@@ -31,6 +31,8 @@ type ServiceState struct {
 	Why string
 	// Forced is the switch for the service at this site.
 	Forced Forced
+	// Returning: it is down, and well again for a while already.
+	Returning bool
 	// Ramp is the percentage of its share that the site takes while it returns; 0 is all of it.
 	Ramp uint8
 	// Shed is the percentage of its clients that it is to lose, as it has too many.
@@ -91,7 +93,7 @@ func (s *FleetState) stand(key string, m *member, six bool) standing {
 	if six {
 		h = service.V6
 	}
-	st := standing{out: h == Down, soon: h == Suspect, share: 100, why: h.String()}
+	st := standing{out: h == Down, soon: h == Suspect || h == Down && service.Returning, share: 100, why: h.String()}
 	if service.Why != "" {
 		st.why += ": " + service.Why
 	}

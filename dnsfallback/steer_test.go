@@ -279,7 +279,7 @@ func TestConditions(t *testing.T) {
 func TestTTL(t *testing.T) {
 	begin := time.Date(2026, 11, 11, 0, 0, 0, 0, time.UTC)
 	p, ps := NewPolicy(1, Placement{Zones: []Zone{{Name: "example.com", NS: []string{"ns.example.net."}, Names: []Steered{{
-		Name: "www", Choice: Choice{Service: "web", Members: sites("fra", "ams")}, TTL: 300 * time.Second,
+		Name: "www", Choice: Choice{Service: "web", Members: sites("fra", "ams")}, TTL: TTL(300 * time.Second),
 		Windows: []Window{{From: begin, To: begin.Add(2 * time.Hour)}},
 	}}}}}, Known{})
 	if len(ps) > 0 {
@@ -309,6 +309,23 @@ func TestTTL(t *testing.T) {
 		}
 		if c.until == 0 != table.Until().IsZero() || c.until != 0 && !table.Until().Equal(begin.Add(c.until)) {
 			t.Errorf("%q at %v: holds until %v", c.state, c.at, table.Until())
+		}
+	}
+}
+
+// TestLongTTLBeforeWindow: the lead is no less than the TTL.
+func TestLongTTLBeforeWindow(t *testing.T) {
+	begin := time.Date(2026, 11, 11, 0, 0, 0, 0, time.UTC)
+	p := steeredPolicyBare(t, Steered{
+		Name: "www", Choice: Choice{Service: "web", Members: sites("fra", "ams")}, TTL: TTL(2 * time.Hour),
+		Windows: []Window{{From: begin, To: begin.Add(time.Hour)}},
+	})
+	for at, want := range map[time.Duration]uint32{-121 * time.Minute: 7200, -120 * time.Minute: 30, -29 * time.Minute: 30, time.Hour: 7200} {
+		s := state("")
+		s.At = begin.Add(at)
+		_, _, m := newAsker(t, p.Table(1, nil, s)).once("www.example.com", "A", "")
+		if got := m.Answer[0].Header().Ttl; got != want {
+			t.Errorf("at %v: TTL %d, not %d", at, got, want)
 		}
 	}
 }
@@ -406,7 +423,7 @@ func TestSteeringProblems(t *testing.T) {
 		{"no name", name(web(Member{Addresses: at(1)}))},
 		{"unknown pool", name(web(Member{Pool: "eu"}))},
 		{"methods", name(Steered{Choice: Choice{Service: "web", Members: []Member{fra}, Methods: []string{"best", "ratio", "topology", "ratio"}}})},
-		{"numbers", name(Steered{TTL: 1500 * time.Millisecond, Choice: Choice{Service: "web", MinUp: 2, Trickle: 60, Members: []Member{{Site: "fra", Addresses: at(1), Weight: new(-1), At: []float64{91, 0}, Serves: []string{"DE", "country:de", "asn:0"}}}}})},
+		{"numbers", name(Steered{TTL: TTL(1500 * time.Millisecond), Choice: Choice{Service: "web", MinUp: 2, Trickle: 60, Members: []Member{{Site: "fra", Addresses: at(1), Weight: new(-1), At: []float64{91, 0}, Serves: []string{"DE", "country:de", "asn:0"}}}}})},
 		{"addresses", name(web(Member{Site: "fra", Addresses: []netip.Addr{netip.IPv4Unspecified(), netip.MustParseAddr("::ffff:192.0.2.1"), netip.MustParseAddr("fe80::1")}}))},
 		{"fallback", name(Steered{Choice: Choice{Service: "web", Members: []Member{fra}, Fallback: []string{"192.0.2.9", "sorry.example.net"}}})},
 		{"outside", name(Steered{Name: "www.example.org.", Choice: Choice{Service: "web", Members: []Member{fra}}})},

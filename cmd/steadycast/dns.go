@@ -12,6 +12,7 @@ import (
 
 	"github.com/steadycast/steadycast/dnsfallback"
 	"github.com/steadycast/steadycast/internal/config"
+	"github.com/steadycast/steadycast/internal/rto"
 )
 
 func newDNSCommand(c *cli) *cobra.Command {
@@ -72,7 +73,7 @@ then, but for what --down, --out and --while suppose.`,
 		if err != nil {
 			return usageError(err)
 		}
-		policy, problems := dnsfallback.NewPolicy(fleet.Revision, fleet.Placement, dnsfallback.Known{})
+		policy, problems := dnsfallback.NewPolicy(fleet.Revision, fleet.Placement, rto.Known(fleet))
 		if len(problems) > 0 { // none but this: the rest was judged
 			return usageError(fmt.Errorf("%s: %s", table, problems[0].Text))
 		}

@@ -51,6 +51,7 @@ func serviceAt(v *decide.View, site string, service decide.Service) dnsfallback.
 		x := v.Verdicts[i]
 		h := health(x.State)
 		s.V4, s.V6 = h, h
+		s.Returning = x.State == steadycast.Recovering
 		s.Why = x.State.String()
 		if x.Reason != "" {
 			s.Why += ": " + x.Reason

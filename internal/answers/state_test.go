@@ -37,7 +37,7 @@ func TestState(t *testing.T) {
 		{"well", func(*decide.View) {}, dnsfallback.ServiceState{V4: dnsfallback.Up, V6: dnsfallback.Up, Why: "healthy"}},
 		{"suspect", func(v *decide.View) { v.Verdicts[0].State = steadycast.Suspect }, dnsfallback.ServiceState{V4: dnsfallback.Suspect, V6: dnsfallback.Suspect, Why: "suspect"}},
 		{"bad", func(v *decide.View) { v.Verdicts[0].State, v.Verdicts[0].Reason = steadycast.Unhealthy, "refused" }, dnsfallback.ServiceState{V4: dnsfallback.Down, V6: dnsfallback.Down, Why: "unhealthy: refused"}},
-		{"not yet well again", func(v *decide.View) { v.Verdicts[0].State = steadycast.Recovering }, dnsfallback.ServiceState{V4: dnsfallback.Down, V6: dnsfallback.Down, Why: "recovering"}},
+		{"not yet well again", func(v *decide.View) { v.Verdicts[0].State = steadycast.Recovering }, dnsfallback.ServiceState{V4: dnsfallback.Down, V6: dnsfallback.Down, Returning: true, Why: "recovering"}},
 		{"unknown is not down", func(v *decide.View) { v.Verdicts = nil }, dnsfallback.ServiceState{}},
 		{"a route of one family is out", func(v *decide.View) { v.Units[1].Phase = steadycast.Out }, dnsfallback.ServiceState{V4: dnsfallback.Up, V6: dnsfallback.Down, Why: "healthy; the route 2001:db8::/48 is out"}},
 		{"a route returns", func(v *decide.View) { v.Units[0].Phase = steadycast.Returning }, dnsfallback.ServiceState{V4: dnsfallback.Down, V6: dnsfallback.Up, Why: "healthy; the route 192.0.2.0/24 is returning"}},

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/steadycast/steadycast/dnsfallback"
 )
 
 // leaf is one single value of a settings struct.
@@ -64,6 +66,9 @@ func gather(v reflect.Value, path string, secret, named bool, out *[]leaf) {
 func plain(v reflect.Value) (string, bool) {
 	if d, ok := v.Interface().(time.Duration); ok {
 		return d.String(), true
+	}
+	if t, ok := v.Interface().(dnsfallback.TTL); ok {
+		return t.String(), true
 	}
 	if m, ok := v.Interface().(encoding.TextMarshaler); ok {
 		b, err := m.MarshalText()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/steadycast/steadycast/dnsfallback"
 )
 
 // scalar reads one plain value.
@@ -36,6 +38,8 @@ func one(t reflect.Type) string {
 	switch t {
 	case durationType:
 		return "a duration such as 500ms, 5s, 2m"
+	case ttlType:
+		return "auto, or a duration such as 30s, 5m"
 	case reflect.TypeFor[netip.Prefix]():
 		return "a prefix such as 192.0.2.0/24 or 2001:db8::/48"
 	case reflect.TypeFor[netip.Addr]():
@@ -68,6 +72,17 @@ func setText(v reflect.Value, s, tag string, secret bool) string {
 	switch {
 	case v.Type() == durationType:
 		d, text := duration(s, shown)
+		v.SetInt(int64(d))
+		return text
+	case v.Type() == ttlType:
+		if s == dnsfallback.Auto.String() {
+			v.SetInt(int64(dnsfallback.Auto))
+			return ""
+		}
+		d, text := duration(s, shown)
+		if text != "" {
+			text += ", or auto"
+		}
 		v.SetInt(int64(d))
 		return text
 	case v.Type() == reflect.TypeFor[netip.Addr]():

@@ -9,7 +9,8 @@ import (
 
 // ttl is how long clients keep an answer that leads them to one site of a service:
 // the greatest TTL of the names that may give it, 0 where none does. A name goes
-// on in pools, so one pool of the service counts for every name.
+// on in pools, so one pool of the service counts for every name. One that is auto is
+// kept no longer than its zone's.
 func (f Fleet) ttl(service string) (most time.Duration) {
 	any := false
 	for _, p := range f.Pools {
@@ -18,7 +19,11 @@ func (f Fleet) ttl(service string) (most time.Duration) {
 	for _, z := range f.Zones {
 		for _, n := range z.Names {
 			if any || gives(n.Choice, service) {
-				most = max(most, cmp.Or(n.TTL, z.TTL, 5*time.Minute))
+				ttl := time.Duration(n.TTL)
+				if n.TTL == dnsfallback.Auto {
+					ttl = 0
+				}
+				most = max(most, cmp.Or(ttl, z.TTL, 5*time.Minute))
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/steadycast/steadycast/dnsfallback"
 )
 
 // A reader reads one file's mapping into a struct, by walking both at once. It
@@ -117,7 +119,7 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, path string, secret bool) 
 		return
 	}
 	switch {
-	case text || v.Type() == durationType:
+	case text || v.Type() == durationType || v.Type() == ttlType:
 		r.scalar(n, v, path, secret)
 	case v.Kind() == reflect.Struct:
 		if r.kind(n, yaml.MappingNode, v.Type(), path) {
@@ -136,7 +138,10 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, path string, secret bool) 
 	}
 }
 
-var durationType = reflect.TypeFor[time.Duration]()
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	ttlType      = reflect.TypeFor[dnsfallback.TTL]()
+)
 
 // kind reports whether n is of the kind that t needs.
 func (r *reader) kind(n *yaml.Node, want yaml.Kind, t reflect.Type, path string) bool {

@@ -35,7 +35,7 @@ type zone struct {
 // placement steers one name over the sites: every address that serves now, so
 // that a single question shows all of them.
 func (f *fleet) placement(at netip.AddrPort) dnsfallback.Placement {
-	www := dnsfallback.Steered{Name: demoName, TTL: 5 * time.Second, SensitiveTTL: time.Second}
+	www := dnsfallback.Steered{Name: demoName, TTL: dnsfallback.TTL(5 * time.Second), SensitiveTTL: time.Second}
 	www.Service, www.Methods = serviceName, []string{"all"}
 	for _, s := range f.announcers() {
 		www.Members = append(www.Members, dnsfallback.Member{Site: s.name, Addresses: []netip.Addr{s.named()}})

@@ -14,6 +14,7 @@ import (
 	"github.com/steadycast/steadycast/internal/answers"
 	"github.com/steadycast/steadycast/internal/config"
 	"github.com/steadycast/steadycast/internal/ledger"
+	"github.com/steadycast/steadycast/internal/rto"
 )
 
 const (
@@ -255,7 +256,7 @@ func policyOf(revision uint64, fleet config.Fleet) (*dnsfallback.Policy, error) 
 	if len(fleet.Zones) == 0 {
 		return nil, errors.New("it has no zones")
 	}
-	p, ps := dnsfallback.NewPolicy(revision, fleet.Placement, dnsfallback.Known{})
+	p, ps := dnsfallback.NewPolicy(revision, fleet.Placement, rto.Known(fleet))
 	if len(ps) > 0 {
 		return nil, errors.New(ps[0].String())
 	}

@@ -41,7 +41,7 @@ func Of(fleet config.Fleet, node config.Node, service config.Service) Facts {
 	for _, n := range node.BGP.Neighbors {
 		f.HoldTime = max(f.HoldTime, n.HoldTime)
 	}
-	f.Name, f.TTL = slowestName(fleet.Placement, service.Service)
+	f.Name, f.TTL = slowestName(fleet.Placement, service.Service, f.leaves())
 	return f
 }
 
@@ -57,7 +57,7 @@ func longest(checks []probe.Check) time.Duration {
 // slowestName is the name of the longest TTL that leads clients to single sites of
 // the service: by addresses that are outside of its prefixes. An anycast address
 // in an answer need not change when a site fails.
-func slowestName(p dnsfallback.Placement, s decide.Service) (name string, ttl time.Duration) {
+func slowestName(p dnsfallback.Placement, s decide.Service, leaves time.Duration) (name string, ttl time.Duration) {
 	pools := map[string]dnsfallback.Choice{}
 	for _, x := range p.Pools {
 		pools[x.Name] = x.Choice
@@ -76,8 +76,12 @@ func slowestName(p dnsfallback.Placement, s decide.Service) (name string, ttl ti
 	}
 	for _, z := range p.Zones {
 		for _, n := range z.Names {
-			if n.TTL > ttl && leads(n.Choice, nil) {
-				name, ttl = strings.TrimPrefix(n.Name+"."+z.Name, "@."), n.TTL
+			kept := time.Duration(n.TTL)
+			if n.TTL == dnsfallback.Auto { // by this service, if no other of the name changes sooner
+				kept = max(time.Second, min(z.TTL, leaves.Truncate(time.Second)))
+			}
+			if kept > ttl && leads(n.Choice, nil) {
+				name, ttl = strings.TrimPrefix(n.Name+"."+z.Name, "@."), kept
 			}
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/steadycast/steadycast/decide"
+	"github.com/steadycast/steadycast/dnsfallback"
 	"github.com/steadycast/steadycast/internal/config"
 )
 
@@ -163,5 +165,38 @@ func TestOf(t *testing.T) {
 		HoldTime: 9 * time.Second, Name: "example.com", TTL: time.Minute}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// How soon a service can leave answers and return to them, added up by hand, and what
+// a name whose TTL is auto is kept for by that.
+func TestPace(t *testing.T) {
+	health := decide.Health{Interval: 1000 * ms, FastInterval: 200 * ms, Rise: 20, HoldUp: 5 * time.Minute}
+	for _, c := range []struct {
+		name            string
+		facts           Facts
+		health          decide.Health
+		leaves, returns time.Duration
+	}{
+		{"five fast rounds reach down_for", fleet, health, 1000 * ms, 5 * time.Minute},
+		{"refused: one round after the first", with(fleet, func(f *Facts) { f.DownFor = 0 }), health, 200 * ms, 5 * time.Minute},
+		{"a long down_for", with(solo, func(f *Facts) { f.DownFor = 4 * time.Second }), health, 4 * time.Second, 5 * time.Minute},
+		{"a dead site is known sooner", with(fleet, func(f *Facts) { f.DownFor = time.Minute }), health, 5 * time.Second, 5 * time.Minute},
+		{"and later where rounds are far apart", with(fleet, func(f *Facts) { f.DownFor, f.Own.Interval = time.Minute, 5*time.Second }), health, 16 * time.Second, 5 * time.Minute},
+		{"back by its rounds", fleet, decide.Health{Interval: 1000 * ms, FastInterval: 200 * ms, Rise: 20}, 1000 * ms, 3800 * ms},
+	} {
+		if got, want := paceOf(c.facts, c.health), (dnsfallback.Pace{Leaves: c.leaves, Returns: c.returns}); got != want {
+			t.Errorf("%s: %v; want %v", c.name, got, want)
+		}
+	}
+	f, ps := config.ParseTable("fleet.yaml", []byte(strings.Replace(table, "ttl: 1m", "ttl: auto", 1)))
+	if err := ps.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := Known(f).Pace["web"], (dnsfallback.Pace{Leaves: 1000 * ms, Returns: 5 * time.Minute}); got != want {
+		t.Errorf("the table's service: %v; want %v", got, want)
+	}
+	if got := Of(f, config.Around(f, "fleet.yaml").Node, f.Services[0]); got.Name != "example.com" || got.TTL != time.Second {
+		t.Errorf("%s is kept for %v; want example.com, for 1s", got.Name, got.TTL)
 	}
 }

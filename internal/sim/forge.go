@@ -88,9 +88,10 @@ func (w *world) forge(f *fault) {
 		})
 	default: // kept back for longer than it is good for
 		var kept decide.Entry
+		var signed decide.Time
 		send(func(lead *ledger.Proposer, now time.Duration) (decide.Entry, bool) {
 			if x, ok := wish(lead, thePatient); ok {
-				kept = w.people.sign(lead, now, x, thePatient)
+				kept, signed = w.people.sign(lead, now, x, thePatient), x.At
 			}
 			return decide.Entry{}, false
 		})
@@ -99,7 +100,8 @@ func (w *world) forge(f *fault) {
 				e := lead.Entry(now, decide.KindOrder)
 				e.Actor, e.Signed = thePatient, kept.Signed
 				look(lead, now, &e)
-				return e, kept.Signed != nil
+				// The ledger's time stands still while nobody leads.
+				return e, kept.Signed != nil && e.LT-signed > decide.Time(decide.WishLife.Milliseconds())
 			})
 		})
 	}

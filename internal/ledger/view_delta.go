@@ -50,6 +50,7 @@ type viewDelta struct {
 	Decisions *[]decide.Decision     `json:"decisions,omitempty"`
 	Operators *[]decide.OperatorView `json:"operators,omitempty"`
 	Shares    *[]decide.ShareView    `json:"shares,omitempty"`
+	Diverts   *[]decide.Divert       `json:"diverts,omitempty"`
 	// Plans are the runs that are new or changed, and Runs the numbers of all.
 	Plans []decide.PlanRun  `json:"plans,omitempty"`
 	Runs  *[]uint64         `json:"runs,omitempty"`
@@ -112,6 +113,9 @@ func difference(was, is *decide.View) (d viewDelta, ok bool) {
 	}
 	if !slices.Equal(was.Shares, is.Shares) {
 		d.Shares = whole(is.Shares)
+	}
+	if !slices.Equal(was.Diverts, is.Diverts) {
+		d.Diverts = whole(is.Diverts)
 	}
 	if !same(was.Gone, is.Gone) {
 		d.Gone = whole(is.Gone)
@@ -182,6 +186,9 @@ func (d *viewDelta) follow(was *decide.View) (decide.View, error) {
 	}
 	if d.Shares != nil {
 		is.Shares = *d.Shares
+	}
+	if d.Diverts != nil {
+		is.Diverts = *d.Diverts
 	}
 	if d.Gone != nil {
 		is.Gone = *d.Gone

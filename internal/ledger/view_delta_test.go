@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/netip"
+	"reflect"
 	"testing"
 	"time"
 
@@ -69,10 +70,13 @@ func TestDeltaFollows(t *testing.T) {
 		table := policy(sites...)
 		table.Revision, table.Source = 1, "the-text: of the table\n"
 		table.Plans = []decide.Plan{{Name: "move", Steps: []decide.Step{{Do: decide.DoGuard}, {Do: decide.DoDrain, Site: sites[0]}, {Do: decide.DoWait}}}}
+		for i := range table.Sites {
+			table.Sites[i].Paths = []string{"direct", "scrubbed", "spare"}
+		}
 		apply(decide.KindGenesis, func(e *decide.Entry) { e.Table, e.Charter = &table, &decide.Charter{Fleet: "test"} })
 		for range rapid.IntRange(1, 40).Draw(rt, "entries") {
 			site := rapid.SampledFrom(sites).Draw(rt, "site")
-			switch k := rapid.SampledFrom([]decide.Kind{decide.KindTick, decide.KindVerdict, decide.KindVerdict, decide.KindDecide, decide.KindIn, decide.KindOrder, decide.KindOrderClear, decide.KindFreeze, decide.KindThaw, decide.KindTable, decide.KindStage, decide.KindAck, decide.KindAck, decide.KindActivate, decide.KindActivate, decide.KindConfirm, decide.KindRevert, decide.KindOperator, decide.KindShare, decide.KindNames, decide.KindNames, decide.KindPlan, decide.KindStep, decide.KindStep, decide.KindEpoch}).Draw(rt, "kind"); k {
+			switch k := rapid.SampledFrom([]decide.Kind{decide.KindTick, decide.KindVerdict, decide.KindVerdict, decide.KindDecide, decide.KindIn, decide.KindOrder, decide.KindOrderClear, decide.KindFreeze, decide.KindThaw, decide.KindTable, decide.KindStage, decide.KindAck, decide.KindAck, decide.KindActivate, decide.KindActivate, decide.KindConfirm, decide.KindRevert, decide.KindOperator, decide.KindShare, decide.KindDivert, decide.KindNames, decide.KindNames, decide.KindPlan, decide.KindStep, decide.KindStep, decide.KindEpoch}).Draw(rt, "kind"); k {
 			case decide.KindVerdict:
 				apply(k, func(e *decide.Entry) {
 					e.Verdicts = []steadycast.Verdict{{Site: site, Service: "web", State: rapid.SampledFrom([]steadycast.State{steadycast.Healthy, steadycast.Unhealthy}).Draw(rt, "state"), Reason: "r"}}
@@ -149,6 +153,10 @@ func TestDeltaFollows(t *testing.T) {
 				apply(k, func(e *decide.Entry) {
 					e.Share = &decide.ShareOrder{Site: site, Permille: rapid.SampledFrom([]int{0, 50, decide.Whole}).Draw(rt, "permille")}
 				})
+			case decide.KindDivert:
+				apply(k, func(e *decide.Entry) {
+					e.Divert = &decide.DivertOrder{Site: site, Path: rapid.SampledFrom([]string{"", "scrubbed", "spare"}).Draw(rt, "path")}
+				})
 			case decide.KindNames:
 				apply(k, func(e *decide.Entry) {
 					e.Names = rapid.SampledFrom([]*decide.NamesOrder{{Mode: "normal"}, {Mode: "conservative"}, {Mode: "frozen"}, {Mode: "minimal"}, {Member: "www/fra", To: "down"}, {Member: "www/fra", To: "automatic"}}).Draw(rt, "names")
@@ -163,4 +171,71 @@ func TestDeltaFollows(t *testing.T) {
 			rt.Fatal("the ring grows")
 		}
 	})
+}
+
+// TestDeltaKnowsEveryField: whichever field of a view changes, and whether something
+// comes or goes there, whoever watches hears of it. Only what moves with nothing but a
+// new table need not be said, since that is sent whole.
+func TestDeltaKnowsEveryField(t *testing.T) {
+	none := decide.View{}
+	kind := reflect.TypeFor[decide.View]()
+	for i := range kind.NumField() {
+		name := kind.Field(i).Name
+		if name == "Table" || name == "Revisions" || name == "Fleet" {
+			continue
+		}
+		some := decide.View{}
+		switch name { // what has to be somebody's, or of something
+		case "Staged":
+			some.Staged = &decide.Staged{Fence: steadycast.Fence{Epoch: 1}}
+		case "Acks":
+			some.Staged, some.Acks = &decide.Staged{Fence: steadycast.Fence{Epoch: 1}}, []decide.Ack{{Site: "ams"}}
+		case "Operators":
+			some.Operators = []decide.OperatorView{{Operator: operator("ann", steadycast.Admin)}}
+		}
+		if reflect.ValueOf(some).Field(i).IsZero() && !fill(reflect.ValueOf(&some).Elem().Field(i)) {
+			t.Fatalf("%s: this test does not know how to change it", name)
+		}
+		for _, step := range []struct{ was, is decide.View }{{none, some}, {some, none}} {
+			d, ok := difference(&step.was, &step.is)
+			if !ok {
+				continue // sent whole
+			}
+			line, err := json.Marshal(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var heard viewDelta
+			if err := json.Unmarshal(line, &heard); err != nil {
+				t.Fatal(err)
+			}
+			next, err := heard.follow(&step.was)
+			if err != nil || !same(next, step.is) {
+				a, _ := json.Marshal(next)
+				b, _ := json.Marshal(step.is)
+				t.Errorf("%s: %v\nheard %s\nwant  %s", name, err, a, b)
+			}
+		}
+	}
+}
+
+// fill puts something where nothing was.
+func fill(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+	case reflect.String:
+		v.SetString("some")
+	case reflect.Int64:
+		v.SetInt(7)
+	case reflect.Uint64:
+		v.SetUint(7)
+	case reflect.Struct:
+		return fill(v.Field(v.NumField() - 1))
+	default:
+		return false
+	}
+	return true
 }

@@ -44,7 +44,7 @@ var floorplan = map[string]string{
 
 	"internal/dns": ". decide dnsfallback internal/answers internal/config internal/rto internal/ledger internal/api internal/metrics internal/role", // the server's process
 
-	"internal/demo": ". decide dnsfallback internal/answers internal/config probe bgp bgp/sink internal/ledger internal/voter internal/pki internal/mesh internal/role internal/speaker internal/api internal/agent", // a fleet in one process
+	"internal/demo": ". decide dnsfallback internal/answers internal/config probe bgp bgp/sink internal/ledger internal/voter internal/pki internal/mesh internal/role internal/speaker internal/api internal/agent internal/dns", // a fleet in one process
 
 	"internal/count": "", // counts packets in the kernel; knows no fleet
 

@@ -62,6 +62,15 @@ func NewServer(b Backend, v Version, log *slog.Logger) *Server {
 // read, since nobody is identified.
 func (s *Server) Handler() http.Handler { return s.handler }
 
+// Beside answers the paths that begin with prefix by another part of the process,
+// which may only read. It is called before [Server.Serve].
+func (s *Server) Beside(prefix string, h http.Handler) {
+	m := http.NewServeMux()
+	m.Handle("GET "+prefix, s.guard(h))
+	m.Handle("/", s.handler)
+	s.handler = m
+}
+
 // Serve answers on a unix listener until the context ends, then lets requests
 // in flight finish for at most two seconds and closes the rest, streams among
 // them. It returns nil after an orderly end. The owner and the group of the

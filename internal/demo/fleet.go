@@ -20,6 +20,7 @@ import (
 	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/agent"
 	"github.com/steadycast/steadycast/internal/api"
+	"github.com/steadycast/steadycast/internal/dns"
 	"github.com/steadycast/steadycast/internal/ledger"
 	"github.com/steadycast/steadycast/internal/pki"
 	"github.com/steadycast/steadycast/internal/role"
@@ -455,6 +456,9 @@ func (f *fleet) serve(ctx context.Context, running *sync.WaitGroup) error {
 		return err
 	}
 	server := api.NewServer(f.backend, f.o.Version, f.o.Log)
+	if f.dns != nil {
+		server.Beside("/v1/dns/", dns.Handler(f.dns))
+	}
 	running.Go(func() {
 		if err := server.Serve(ctx, door, f.o.Socket); err != nil {
 			f.o.Log.Error("the API has ended", "err", err)
@@ -612,7 +616,7 @@ func (f *fleet) welcome() {
 	}
 	asking := ""
 	if f.dns != nil {
-		asking = fmt.Sprintf("\n  dig @%v -p %d %s.%s +short          which sites clients are sent to\n", f.o.DNS.Addr(), f.o.DNS.Port(), demoName, demoZone)
+		asking = fmt.Sprintf("\n  dig @%v -p %d %s.%s +short          which sites clients are sent to\n  %s dns resolve %s.%s          and why\n", f.o.DNS.Addr(), f.o.DNS.Port(), demoName, demoZone, at, demoName, demoZone)
 	}
 	fmt.Fprintf(f.o.Out, `
 %s. In another terminal:

@@ -13,6 +13,8 @@ import (
 
 	"github.com/steadycast/steadycast/dnsfallback"
 	"github.com/steadycast/steadycast/internal/answers"
+	"github.com/steadycast/steadycast/internal/api"
+	"github.com/steadycast/steadycast/internal/dns"
 	"github.com/steadycast/steadycast/internal/ledger"
 )
 
@@ -23,13 +25,27 @@ const (
 	demoName = "www"
 )
 
-// zone answers for the demo's zone from the ledger's state. Its goroutine alone
-// counts the tables.
+// zone answers for the demo's zone from the ledger's state, and tells of itself
+// what the server's process tells. Its goroutine alone renews.
 type zone struct {
 	server  *dnsfallback.Server
 	policy  *dnsfallback.Policy
 	ledger  ledger.Ledger
-	version uint64
+	program string
+	began   time.Time
+
+	mu  sync.Mutex
+	now inForce
+}
+
+// inForce is the table in use and what it is of.
+type inForce struct {
+	table    *dnsfallback.Table
+	since    time.Time
+	revision uint64
+	position string
+	mode     answers.Mode
+	why      string
 }
 
 // placement steers one name over the sites: every address that serves now, so
@@ -66,7 +82,7 @@ func (f *fleet) name(ctx context.Context, running *sync.WaitGroup) error {
 		}
 		return err
 	}
-	n := &zone{server: server, policy: policy, ledger: f.ledger()}
+	n := &zone{server: server, policy: policy, ledger: f.ledger(), program: f.o.Version.Version, began: time.Now()}
 	changed, cancel := n.ledger.Watch()
 	if err := n.renew(); err != nil {
 		cancel()
@@ -110,7 +126,68 @@ func (s *stage) led(site string) (bool, error) {
 
 // renew puts the ledger's newest state into force.
 func (n *zone) renew() error {
-	v := n.ledger.View()
-	n.version++
-	return n.server.Set(n.policy.Table(n.version, nil, answers.State(&v, time.Now())))
+	v, next := n.ledger.View(), inForce{since: time.Now()}
+	version := uint64(1)
+	if t := n.inForce().table; t != nil {
+		version = t.Version() + 1
+	}
+	next.table = n.policy.Table(version, nil, answers.State(&v, next.since))
+	if err := n.server.Set(next.table); err != nil {
+		return err
+	}
+	next.revision, next.position = v.Table.Revision, v.Fence.String()
+	next.mode, next.why = answers.Ordered(&v)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.now = next
+	return nil
+}
+
+func (n *zone) inForce() inForce {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.now
+}
+
+// stale says why the state is; empty while it is not.
+func (n *zone) stale() string {
+	if l, ok := n.ledger.(interface{ Lost() error }); ok { // a ledger of one's own cannot be lost
+		if err := l.Lost(); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+// Status for `steadycast dns status`.
+func (n *zone) Status() dns.Status {
+	now := n.inForce()
+	s := dns.Status{
+		Node: "demo", Program: n.program, Started: n.began, Answering: true, Addresses: n.server.Addresses(),
+		Version: now.table.Version(), Revision: now.revision, Position: now.position, Since: now.since, Heard: now.since,
+		Mode: now.mode.String(), Why: now.why, Stale: n.stale(), Zones: now.table.Zones(), Sites: now.table.SiteWords(), Maps: []dns.Map{},
+	}
+	if s.Stale == "" {
+		s.Heard = time.Now()
+	}
+	c := n.server.Counters()
+	for _, a := range c.Answers {
+		s.Answers += a.Count
+	}
+	s.Dropped, s.Limited = c.Dropped, c.Limited
+	return s
+}
+
+// Resolve for `steadycast dns resolve`. The demo's names are not in its ledger's
+// table, so no other revision has any.
+func (n *zone) Resolve(_ context.Context, name, typ string, client netip.Prefix, revision uint64) (dns.Resolved, error) {
+	now := n.inForce()
+	if revision != 0 && revision != now.revision {
+		return dns.Resolved{}, &api.Error{Code: api.CodeNotFound, Message: "the demo's names are the same by every revision; ask without one"}
+	}
+	e, err := now.table.Explain(name, typ, client)
+	if err != nil {
+		return dns.Resolved{}, &api.Error{Code: api.CodeUsage, Message: err.Error()}
+	}
+	return dns.Resolved{Explanation: e, Node: "demo", Revision: now.revision, Position: now.position, Mode: now.mode.String(), Stale: n.stale()}, nil
 }

@@ -284,6 +284,6 @@ func (d *daemon) reload(ctx context.Context) error {
 
 // dump writes the state to the log.
 func (d *daemon) dump() {
-	s := d.status()
+	s := d.Status()
 	d.o.Logger.Info("state", "version", s.Version, "revision", s.Revision, "position", s.Position, "mode", s.Mode, "stale", s.Stale, "refused", s.Refused)
 }

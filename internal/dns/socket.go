@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -71,18 +72,30 @@ type Resolved struct {
 // askPatience bounds what one request may take: another revision is read for it.
 const askPatience = 10 * time.Second
 
-// serveSocket answers on the unix socket until ctx ends.
-func (d *daemon) serveSocket(ctx context.Context, l net.Listener) {
+// Teller is a server of names that tells of itself.
+type Teller interface {
+	Status() Status
+	// Resolve explains what a client is answered, by the table in use or, if revision
+	// is not 0, by another of the policy in the present state.
+	Resolve(ctx context.Context, name, typ string, client netip.Prefix, revision uint64) (Resolved, error)
+}
+
+// Handler answers GET /v1/dns/status and /v1/dns/resolve.
+func Handler(t Teller) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/dns/status", func(w http.ResponseWriter, _ *http.Request) { api.Answer(w, d.status(), nil) })
+	mux.HandleFunc("GET /v1/dns/status", func(w http.ResponseWriter, _ *http.Request) { api.Answer(w, t.Status(), nil) })
 	mux.HandleFunc("GET /v1/dns/resolve", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), askPatience)
 		defer cancel()
-		q := r.URL.Query()
-		v, err := d.resolve(ctx, q.Get("name"), q.Get("type"), q.Get("client"), q.Get("revision"))
+		v, err := resolve(ctx, t, r.URL.Query())
 		api.Answer(w, v, err)
 	})
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+	return mux
+}
+
+// serveSocket answers on the unix socket until ctx ends.
+func (d *daemon) serveSocket(ctx context.Context, l net.Listener) {
+	s := &http.Server{Handler: Handler(d), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		ErrorLog: slog.NewLogLogger(d.o.Logger.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
@@ -91,7 +104,8 @@ func (d *daemon) serveSocket(ctx context.Context, l net.Listener) {
 	}
 }
 
-func (d *daemon) status() Status {
+// Status is what the process says of itself.
+func (d *daemon) Status() Status {
 	sheet, server, maps := d.keeper.show()
 	s := Status{
 		Node: d.o.Config.Node.Node, Program: d.o.Version, Started: d.began,
@@ -118,32 +132,42 @@ func (d *daemon) status() Status {
 	return s
 }
 
-// resolve explains what a client is answered, by the table in use or by another
-// revision of the policy in the present state.
-func (d *daemon) resolve(ctx context.Context, name, typ, client, revision string) (Resolved, error) {
-	bad := func(format string, args ...any) (Resolved, error) {
-		return Resolved{}, &api.Error{Code: api.CodeUsage, Message: fmt.Sprintf(format, args...)}
-	}
-	where, err := netip.ParsePrefix(client)
+// resolve reads what is asked for.
+func resolve(ctx context.Context, t Teller, q url.Values) (Resolved, error) {
+	client, err := netip.ParsePrefix(q.Get("client"))
 	if err != nil {
-		return bad("client: %q is not a network", client)
+		return Resolved{}, bad("client: %q is not a network", q.Get("client"))
 	}
-	sheet, _, _ := d.keeper.show()
-	r := Resolved{Node: d.o.Config.Node.Node, Revision: sheet.Revision, Position: sheet.Position, Mode: sheet.Mode.String(), Stale: sheet.Stale}
-	t := sheet.Table
-	if revision != "" {
-		if r.Revision, err = strconv.ParseUint(revision, 10, 64); err != nil {
-			return bad("revision: %q is not a number", revision)
+	revision := uint64(0)
+	if s := q.Get("revision"); s != "" {
+		if revision, err = strconv.ParseUint(s, 10, 64); err != nil || revision == 0 {
+			return Resolved{}, bad("revision: %q is not a number", s)
 		}
-		if t, err = d.keeper.at(ctx, r.Revision); err != nil {
+	}
+	return t.Resolve(ctx, q.Get("name"), q.Get("type"), client, revision)
+}
+
+// bad says that the question cannot be answered.
+func bad(format string, args ...any) error {
+	return &api.Error{Code: api.CodeUsage, Message: fmt.Sprintf(format, args...)}
+}
+
+// Resolve explains by the table in use or by another revision of the policy.
+func (d *daemon) Resolve(ctx context.Context, name, typ string, client netip.Prefix, revision uint64) (r Resolved, err error) {
+	sheet, _, _ := d.keeper.show()
+	r = Resolved{Node: d.o.Config.Node.Node, Revision: sheet.Revision, Position: sheet.Position, Mode: sheet.Mode.String(), Stale: sheet.Stale}
+	t := sheet.Table
+	if revision != 0 {
+		r.Revision = revision
+		if t, err = d.keeper.at(ctx, revision); err != nil {
 			return Resolved{}, &api.Error{Code: api.CodeNotFound, Message: err.Error(), Next: "steadycast revisions"}
 		}
 	}
 	if t == nil {
 		return Resolved{}, &api.Error{Code: api.CodeBusy, Message: "the server does not answer yet: the fleet's table and state are not known", Next: "steadycast dns status"}
 	}
-	if r.Explanation, err = t.Explain(name, typ, where); err != nil {
-		return bad("%v", err)
+	if r.Explanation, err = t.Explain(name, typ, client); err != nil {
+		return Resolved{}, bad("%v", err)
 	}
 	return r, nil
 }

@@ -47,15 +47,18 @@ func TestSample(t *testing.T) {
 			t.Fatalf("%v", m)
 		}
 	}
+	mu.Lock()
 	sampled := len(got)
+	mu.Unlock()
 	if m := exchange(t, "tcp", v.Addresses()[0], packet); len(m.Answer) != 1 {
 		t.Fatalf("%v", m)
 	}
 	stop()
-	if len(got) != sampled || sampled != asked/4 {
+	// A connection draws which of its questions is the first, so its one may be.
+	if sampled != asked/4 || len(got) > sampled+1 || len(got) > sampled && got[sampled].Transport != "tcp" {
 		t.Fatalf("%d of %d are sampled, and %d of one more", sampled, asked, len(got))
 	}
-	for _, s := range got {
+	for _, s := range got[:sampled] {
 		var m dns.Msg
 		if err := m.Unpack(s.Answer); err != nil || len(m.Answer) != 1 || !slices.Equal(s.Question[2:], packet[2:]) {
 			t.Errorf("the messages are not those: %v", err)

@@ -155,12 +155,12 @@ func TestFleetRefuses(t *testing.T) {
 	f.allIn()
 
 	// The thief counted fra's starts far ahead, as a node does that was made anew
-	// from a backup. Its agent finds out by the first answer, goes on from there, and
+	// from a backup. Its agent finds out, goes on from there, and
 	// fra leaves when it must.
 	victim := f.node("fra")
 	victim.serve(false)
 	f.until("fra's agent finds out", func() bool {
-		return victim.log.count("the ledger answered a request of this node's start 1048576", "starting again from there") > 0
+		return victim.log.count("the ledger knows requests of this node's start 1048576", "starting again from there") > 0
 	})
 	if err := victim.roles["agent"].Wait(); err == nil {
 		t.Error("the agent ends as if all were well")

@@ -237,6 +237,9 @@ func (w *world) checkSet(set steadycast.RouteSet, anew bool) {
 		_, was := w.set.Find(u.id.Prefix)
 		v := u.view
 		allowed := v.Phase != steadycast.Out || v.Order == steadycast.OrderAnnounce || v.Order == steadycast.OrderDrain && u.draining || u.undone()
+		if ended := v.Phase == steadycast.Out && v.Order == steadycast.OrderNone && v.Permit.Action == steadycast.Withdraw && v.Permit.ID == (steadycast.RequestID{}); ended && was {
+			allowed = allowed || u.draining // a drain outlives its order, and the agent that began it
+		}
 		if is && !was && u.resort {
 			allowed = true
 			if w.site.ledgerGone == "" || w.now < w.site.ledgerSince+w.o.LastResort || v.Order != steadycast.OrderNone || v.Frozen != "" || w.o.LastResort <= 0 {

@@ -198,13 +198,17 @@ func (s *Site) route(u *unit, from, to string) {
 
 // countedOut: the ledger counts the unit Out although it is announced. Either
 // its permit is still to be carried out, or it is dead and the ledger must be
-// told so (rule P3); anything else that put it Out is simply obeyed.
+// told so (rule P3). What a person's order put Out that has ended leaves as in a
+// drain, which outlives its order and the agent that began it; anything else is
+// simply obeyed.
 func (s *Site) countedOut(now Now, u *unit) {
 	switch p := u.view.Permit; {
 	case u.resort:
 		// see resort
 	case s.anothers(p):
 		s.followOut(now, u)
+	case u.byPerson():
+		s.drain(now, u)
 	case !u.undone():
 		s.takeOut(u, "the ledger counts it as out")
 	case s.asked != nil && s.asked.req.ID == p.ID:
@@ -214,6 +218,13 @@ func (s *Site) countedOut(now Now, u *unit) {
 		u.reason = "kept: " + p.ID.String() + " allowed to withdraw it and was not carried out; the ledger is told"
 		s.bury(p.ID)
 	}
+}
+
+// byPerson: a person's order put it Out, for no site asked; that needs no proof, so
+// what fails meanwhile leaves at once.
+func (u *unit) byPerson() bool {
+	p := u.view.Permit
+	return p.Action == steadycast.Withdraw && p.ID == steadycast.RequestID{}
 }
 
 // undone: the ledger granted a withdrawal that this site has not carried out, or

@@ -207,7 +207,7 @@ func (s *Site) countedOut(now Now, u *unit) {
 		// see resort
 	case s.anothers(p):
 		s.followOut(now, u)
-	case u.byPerson():
+	case s.orderEnded(u):
 		s.drain(now, u)
 	case !u.undone():
 		s.takeOut(u, "the ledger counts it as out")
@@ -220,11 +220,12 @@ func (s *Site) countedOut(now Now, u *unit) {
 	}
 }
 
-// byPerson: a person's order put it Out, for no site asked; that needs no proof, so
-// what fails meanwhile leaves at once.
-func (u *unit) byPerson() bool {
+// orderEnded: a person's order put it Out, for no site asked, and stands no more. That
+// needs no proof, so what fails meanwhile leaves at once.
+func (s *Site) orderEnded(u *unit) bool {
 	p := u.view.Permit
-	return p.Action == steadycast.Withdraw && p.ID == steadycast.RequestID{}
+	return p.Action == steadycast.Withdraw && p.ID == steadycast.RequestID{} &&
+		!slices.ContainsFunc(s.view.NodeOrders, func(o StandingOrder) bool { return o.Fence == p.Fence && o.covers(u.id) })
 }
 
 // undone: the ledger granted a withdrawal that this site has not carried out, or

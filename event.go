@@ -37,7 +37,7 @@ type Event struct {
 	At   time.Time `json:"at,omitzero"`
 	Kind EventKind `json:"kind"`
 	Site string    `json:"site,omitempty"`
-	// Node of a site of several, where it is about that one alone.
+	// Node of a site of several, where it is about that one alone or told by it.
 	Node    string       `json:"node,omitempty"`
 	Service string       `json:"service,omitempty"`
 	Prefix  netip.Prefix `json:"prefix,omitzero"`

@@ -9,9 +9,17 @@ import (
 	"github.com/steadycast/steadycast"
 )
 
-// say puts an event where people and machines find it: one line in the log, one
-// place in the ring. It may be called from any goroutine and cannot fail.
+// say tells what this node did or saw. At a site of several it says which one it is.
 func (a *Agent) say(e steadycast.Event) {
+	if e.Node == "" && a.named.Load() && (e.Site == "" || e.Site == a.o.Site) {
+		e.Node = a.o.Node
+	}
+	a.utter(e)
+}
+
+// utter puts an event where people and machines find it: one line in the log, one
+// place in the ring. It may be called from any goroutine and cannot fail.
+func (a *Agent) utter(e steadycast.Event) {
 	if e.At.IsZero() {
 		e.At = time.Now()
 	}
@@ -34,6 +42,7 @@ func Log(l *slog.Logger, e steadycast.Event) {
 		}
 	}
 	text("site", e.Site)
+	text("node", e.Node)
 	text("service", e.Service)
 	if e.Prefix.IsValid() {
 		text("prefix", e.Prefix.String())
@@ -58,7 +67,7 @@ func (a *Agent) ledgerSaid(events []steadycast.Event) {
 		switch e.Kind {
 		case steadycast.EventOrder, steadycast.EventFreeze, steadycast.EventAlarm, steadycast.EventRecovery, steadycast.EventConfig:
 			if e.Site == "" || e.Site == a.o.Site {
-				a.say(e)
+				a.utter(e)
 			}
 		}
 	}

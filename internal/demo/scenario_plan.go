@@ -161,6 +161,19 @@ func (s *stage) answered(site string) (bool, error) {
 	return slices.ContainsFunc(said.Records, func(r string) bool { return len(r) >= len(addr) && r[len(r)-len(addr)-1:] == " "+addr }), nil
 }
 
+// leads is an error unless DNS leads clients to a site, or does not, as it should.
+func (s *stage) leads(site string, should bool) error {
+	switch yes, err := s.answered(site); {
+	case err != nil:
+		return fmt.Errorf("where DNS leads to: %w", err)
+	case yes && !should:
+		return fmt.Errorf("DNS leads to %s still", site)
+	case !yes && should:
+		return fmt.Errorf("DNS does not lead to %s", site)
+	}
+	return nil
+}
+
 // moved waits until the run has come to its last step: the old writer was fenced
 // before the new one was promoted, and only then the route left, by drain.
 func (s *stage) moved(from string) error {
@@ -194,8 +207,8 @@ func (s *stage) moved(from string) error {
 	if s.has(from) {
 		return fmt.Errorf("the router has %s still", from)
 	}
-	if yes, err := s.answered(from); yes || err != nil {
-		return fmt.Errorf("DNS leads to %s still: %w", from, err)
+	if err := s.leads(from, false); err != nil {
+		return err
 	}
 	return s.hold(time.Second, "no request goes to "+from, func() bool { return !slices.Contains(s.preferred(), from) })
 }
@@ -241,8 +254,8 @@ func planRollback(s *stage) error {
 	if err := s.until(returnWithin, "every site is announced, none depreferred", s.allWell); err != nil {
 		return err
 	}
-	if yes, err := s.answered(from); !yes || err != nil {
-		return fmt.Errorf("DNS does not lead to %s: %w", from, err)
+	if err := s.leads(from, true); err != nil {
+		return err
 	}
 	v := s.f.ledger().View()
 	if len(v.Orders)+len(v.Shares) > 0 {

@@ -37,7 +37,8 @@ func newDemoCommand(c *cli) *cobra.Command {
 		Long: `Runs a fleet of sites in this one process, without privileges: real agents that
 watch each other over mutual TLS, voters of a replicated ledger and BGP speakers
 on 127.0.0.x, a router that they announce one anycast prefix to, and a web
-service each. A site has one node, or with --nodes several, each of which announces. Without --scenario it stays up and says what to type in another
+service each. A site has one node, or with --nodes several, each of which
+announces. Without --scenario it stays up and says what to type in another
 terminal; the key of the operator who may give orders lies beside its socket.
 
 Scenarios, each of which ends with exit code 0 only if what should have happened

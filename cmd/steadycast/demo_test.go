@@ -87,8 +87,24 @@ func (d *demoRun) end() {
 // TestDemoWelcome types what the demo says to type, as it stands there, and ends
 // it as it says. The orders among them are signed by the demo's operator, whose key
 // nobody names.
-func TestDemoWelcome(t *testing.T) {
-	d := startDemo(t)
+func TestDemoWelcome(t *testing.T) { typeWelcome(t, startDemo(t)) }
+
+// TestDemoWelcomeOfSeveral does the same at sites of two nodes, with the socket in
+// the environment instead of in every line.
+func TestDemoWelcomeOfSeveral(t *testing.T) {
+	d := startDemo(t, "--nodes", "2")
+	words := strings.Fields(d.told[0])
+	t.Setenv("STEADYCAST_SOCKET", words[2])
+	for i := range d.told {
+		d.told[i] = strings.Replace(d.told[i], " --socket "+words[2], "", 1)
+	}
+	if !slices.Contains(d.told, "steadycast kill fra/fra-1") {
+		t.Errorf("the welcome does not say how to kill one node: %q", d.told)
+	}
+	typeWelcome(t, d)
+}
+
+func typeWelcome(t *testing.T, d *demoRun) {
 	told := d.told
 	for _, line := range told {
 		out, err := typed(t, line)

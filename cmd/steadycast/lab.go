@@ -25,6 +25,6 @@ func newFaultCommand(c *cli, what, short, said string) *cobra.Command {
 			_, err := fmt.Fprintf(c.out, said+"\nNext: %s\n", args[0], c.command("steadycast status"))
 			return err
 		},
-		ValidArgsFunction: c.completeSites,
+		ValidArgsFunction: c.completeTargets,
 	}
 }

@@ -100,7 +100,7 @@ func (c *cli) keyPath(flag string) string {
 	if path != "" {
 		return path
 	}
-	if beside := keyBeside(c.socket); c.named {
+	if beside := keyBeside(c.socket); c.socket != defaultSocket {
 		if _, err := os.Stat(beside); err == nil {
 			return beside
 		}

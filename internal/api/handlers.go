@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/steadycast/steadycast"
@@ -361,7 +362,12 @@ func (s *Server) postFault(ctx context.Context, who Caller, q *FaultRequest) (an
 	if q.Site == "" || q.What == "" {
 		return nil, usage("site and what are needed")
 	}
-	if err := s.snapshot().checkScope(q.Site); err != nil {
+	site, node, _ := strings.Cut(q.Site, "/")
+	snap := s.snapshot()
+	if err := snap.checkScope(site); err != nil {
+		return nil, err
+	}
+	if err := snap.checkNode(site, node); err != nil {
 		return nil, err
 	}
 	return Done{true}, s.backend.Fault(ctx, who, q.Site, q.What)

@@ -67,7 +67,7 @@ type ProbeRequest struct {
 	Service string `json:"service,omitempty"`
 }
 
-// FaultRequest asks for a fault at a site of the demo.
+// FaultRequest asks for a fault at a site of the demo, or at one of its nodes: SITE/NODE.
 type FaultRequest struct {
 	Site string `json:"site"`
 	What string `json:"what"`

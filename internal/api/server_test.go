@@ -259,6 +259,7 @@ func TestRequests(t *testing.T) {
 		{"POST", "/v1/probe", `{"site":"fra","service":"web"}`, 200, "true", "probe fra web by " + me()},
 		{"POST", "/v1/probe", `{"service":"mail"}`, 404, "no service", ""},
 		{"POST", "/v1/fault", `{"site":"fra","what":"kill"}`, 400, "not a demo", "fault fra kill by " + me()},
+		{"POST", "/v1/fault", `{"site":"fra/fra-1","what":"kill"}`, 404, "the same with fra", ""}, // it has one node
 		{"POST", "/v1/fault", `{"site":"fra"}`, 400, "are needed", ""},
 	}
 	for _, tt := range tests {

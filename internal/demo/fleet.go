@@ -531,7 +531,7 @@ func (f *fleet) follow(ctx context.Context) {
 		events, more := f.ring.Since(after)
 		for _, e := range events {
 			after = e.ID
-			f.report.line(e.At, Line{Kind: string(e.Kind), Site: e.Site, From: e.From, To: e.To, Guard: e.Guard, Reason: e.Reason})
+			f.report.line(e.At, Line{Kind: string(e.Kind), Site: e.Site, Node: e.Node, From: e.From, To: e.To, Guard: e.Guard, Reason: e.Reason})
 		}
 		select {
 		case <-ctx.Done():
@@ -615,8 +615,11 @@ func (f *fleet) welcome() {
 		about = fmt.Sprintf("2 sites announce %v to one router; a witness, %s, is their third vantage and voter", anycast, witnessName)
 	}
 	asking := ""
+	if f.o.Nodes > 1 {
+		asking = fmt.Sprintf("  %s kill %s/%s          one node of several leaves alone\n", at, names[0], f.site(names[0]).nodes[0].id)
+	}
 	if f.dns != nil {
-		asking = fmt.Sprintf("\n  dig @%v -p %d %s.%s +short          which sites clients are sent to\n  %s dns resolve %s.%s          and why\n", f.o.DNS.Addr(), f.o.DNS.Port(), demoName, demoZone, at, demoName, demoZone)
+		asking += fmt.Sprintf("\n  dig @%v -p %d %s.%s +short          which sites clients are sent to\n  %s dns resolve %s.%s          and why\n", f.o.DNS.Addr(), f.o.DNS.Port(), demoName, demoZone, at, demoName, demoZone)
 	}
 	fmt.Fprintf(f.o.Out, `
 %s. In another terminal:

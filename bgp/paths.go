@@ -59,9 +59,13 @@ func (w *way) routesFor(path string) []steadycast.Route {
 	}
 }
 
-// way is how the routes go now. Callers hold mu.
+// way is how the routes go now; before the first set, how they went when the last
+// process ended. Callers hold mu.
 func (s *Speaker) way() *way {
 	w := &way{toward: s.set.Path, held: s.held, routes: s.set.Routes, leaving: !s.provenAt.IsZero()}
+	if !s.applied && s.remembered != nil {
+		w.toward = *s.remembered
+	}
 	if w.leaving {
 		w.last = slices.Clone(w.routes)
 		for i := range w.last {

@@ -233,3 +233,17 @@ func TestPathNames(t *testing.T) {
 		t.Errorf("got %v", ps)
 	}
 }
+
+// TestPathIsKnownBeforeTheFirstSet: a process that starts says by which path the routes
+// went, so that who orders something here without a ledger moves no path by that.
+func TestPathIsKnownBeforeTheFirstSet(t *testing.T) {
+	t.Parallel()
+	sp, err := New(onPaths([]string{"direct", "scrubbed"}, listenSink(t, sink.Options{}), listenSink(t, sink.Options{})), Options{Logger: quiet, Path: new("scrubbed")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { sp.Stop(context.Background(), "the test is over") }()
+	eventually(t, sp, "at scrubbed", func(a steadycast.Actual) bool {
+		return a.Path == "scrubbed" && a.Toward == "scrubbed" && a.PathWait == ""
+	})
+}

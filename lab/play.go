@@ -251,11 +251,11 @@ func (p *play) kept(f *fact) (ok bool, saw string, err error) {
 	return n >= f.many, fmt.Sprintf("at the fewest %d (%s)", n, when), nil
 }
 
-// fewest is the least number of routers that had the prefix at any moment from
-// marked on, and when that was.
+// fewest is the least number of routers that had the prefix, from whichever neighbour,
+// at any moment from marked on, and when that was.
 func fewest(all []told, prefix netip.Prefix, marked time.Time) (least int, when string) {
 	slices.SortStableFunc(all, func(a, b told) int { return a.At.Compare(b.At) })
-	have := map[string]bool{} // only those that have it
+	have := map[string]map[netip.Addr]bool{} // only those that have it, and from whom
 	least, when = -1, "at the mark"
 	for _, t := range all {
 		if t.At.After(marked) && least < 0 {
@@ -263,9 +263,14 @@ func fewest(all []told, prefix netip.Prefix, marked time.Time) (least int, when 
 		}
 		switch {
 		case t.Kind == bgpOpen, slices.Contains(t.Withdrawn, prefix): // a new session begins with nothing
-			delete(have, t.node)
+			if delete(have[t.node], t.From); len(have[t.node]) == 0 {
+				delete(have, t.node)
+			}
 		case slices.Contains(t.Announced, prefix):
-			have[t.node] = true
+			if have[t.node] == nil {
+				have[t.node] = map[netip.Addr]bool{}
+			}
+			have[t.node][t.From] = true
 		}
 		if least > len(have) {
 			least, when = len(have), fmt.Sprintf("+%s %s", t.At.Sub(marked).Round(time.Millisecond), t.node)

@@ -45,9 +45,9 @@ import (
 //	NODE heard only guarded segments    each with an MD5 signature and 255 hops left
 //	NODE prints /REGEXP/: COMMAND   the command's output matches
 //	[at least] N of NODE NODE… FACT of N of these nodes it is so, and of no more
-//	always N of NODE NODE… keep PREFIX
-//	                                by the wire there was no moment since the mark, however
+//	always N of NODE… keep PREFIX   by the wire there was no moment since the mark, however
 //	                                short, at which fewer than N of these routers had it
+//	                                from one neighbour or another
 //	NAME is the one of NODE NODE… that FACT
 //	                                of exactly one of them; NAME stands for it from here on
 //
@@ -287,11 +287,11 @@ func parseAmong(line, word string, want fact) (*fact, error) {
 	return of, nil
 }
 
-// parseAlways reads N of NODE NODE… keep PREFIX.
+// parseAlways reads N of NODE… keep PREFIX.
 func parseAlways(line string) (*fact, error) {
 	f := strings.Fields(line)
-	bad := fmt.Errorf("%q: write always N of NODE NODE… keep PREFIX", line)
-	if len(f) < 6 || f[1] != "of" || f[len(f)-2] != "keep" {
+	bad := fmt.Errorf("%q: write always N of NODE… keep PREFIX", line)
+	if len(f) < 5 || f[1] != "of" || f[len(f)-2] != "keep" {
 		return nil, bad
 	}
 	n, err := strconv.Atoi(f[0])

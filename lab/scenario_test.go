@@ -43,6 +43,7 @@ func TestScenarioMistakes(t *testing.T) {
 		{"two of tor edge has 192.0.2.53/32", "neither a step nor a fact"},
 		{"at least tor has 192.0.2.53/32", "write at least N of"},
 		{"at most 2 of tor edge has 192.0.2.53/32", "neither a step nor a fact"},
+		{"always 1 of keep 192.0.2.53/32", "write always N of"},
 		{"always 2 of tor edge has 192.0.2.53/32", "write always N of"},
 		{"always 0 of tor edge keep 192.0.2.53/32", "write always N of"},
 		{"always 1 of tor edge keep tor", "netip.ParsePrefix"},
@@ -125,7 +126,9 @@ func TestFewest(t *testing.T) {
 		h.At = marked.Add(time.Duration(ms) * time.Millisecond)
 		return told{node, h}
 	}
-	gets, loses := Heard{Announced: []netip.Prefix{prefix}}, Heard{Withdrawn: []netip.Prefix{prefix}}
+	one, two := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	gets, loses := Heard{From: one, Announced: []netip.Prefix{prefix}}, Heard{From: one, Withdrawn: []netip.Prefix{prefix}}
+	too, noMore := Heard{From: two, Announced: []netip.Prefix{prefix}}, Heard{From: two, Withdrawn: []netip.Prefix{prefix}}
 	begun := []told{at(-300, "a", gets), at(-200, "b", gets), at(-100, "c", gets)}
 	for _, c := range []struct {
 		name string
@@ -141,7 +144,11 @@ func TestFewest(t *testing.T) {
 		{"twice the same", []told{at(5, "a", loses), at(6, "a", loses)}, 2, "+5ms a"},
 		{"for a moment", []told{at(7, "b", gets), at(5, "a", loses), at(8, "a", gets), at(6, "b", loses)}, 1, "+6ms b"},
 		{"one after the other", []told{at(5, "a", loses), at(6, "a", gets), at(7, "b", loses), at(8, "b", gets)}, 2, "+5ms a"},
-		{"a new session", []told{at(5, "a", Heard{Kind: bgpOpen}), at(6, "a", gets)}, 2, "+5ms a"},
+		{"a new session", []told{at(5, "a", Heard{From: one, Kind: bgpOpen}), at(6, "a", gets)}, 2, "+5ms a"},
+		{"from another neighbour first", []told{at(5, "a", too), at(6, "a", loses)}, 3, "at the mark"},
+		{"from another neighbour too late", []told{at(5, "a", loses), at(6, "a", too)}, 2, "+5ms a"},
+		{"from both and from neither", []told{at(5, "a", too), at(6, "a", noMore), at(7, "a", loses)}, 2, "+7ms a"},
+		{"another neighbour's new session", []told{at(5, "a", Heard{From: two, Kind: bgpOpen})}, 3, "at the mark"},
 	} {
 		if n, when := fewest(append(slices.Clone(begun), c.then...), prefix, marked); n != c.want || when != c.when {
 			t.Errorf("%s: at the fewest %d (%s), want %d (%s)", c.name, n, when, c.want, c.when)

@@ -139,12 +139,36 @@ func serveDNS(conn *net.UDPConn, site string) error {
 		if err != nil {
 			continue // not a question: silence
 		}
-		// The control message that came says which address was asked; sent back,
-		// it says which one answers.
-		if _, _, err := conn.WriteMsgUDPAddrPort(answer, control[:m], from); err != nil {
+		err = turnAround(control[:m])
+		if err == nil {
+			_, _, err = conn.WriteMsgUDPAddrPort(answer, control[:m], from)
+		}
+		if err != nil {
 			log.Printf("answering %s: %v", from, err)
 		}
 	}
+}
+
+// turnAround makes of what the kernel said about a datagram's destination what it
+// is to be told about the answer's source: the address that was asked answers. The
+// interface is left to the route, since questions may come by one and answers go by
+// another; only a link-local address (RFC 4291 §2.5.6) needs its own.
+func turnAround(control []byte) error {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return err
+	}
+	for _, m := range messages { // Data is part of control
+		switch h := m.Header; {
+		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_PKTINFO && len(m.Data) >= unix.SizeofInet4Pktinfo:
+			clear(m.Data[:4])
+		case h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_PKTINFO && len(m.Data) >= unix.SizeofInet6Pktinfo:
+			if !netip.AddrFrom16([16]byte(m.Data[:16])).IsLinkLocalUnicast() {
+				clear(m.Data[16:20])
+			}
+		}
+	}
+	return nil
 }
 
 var answered = netip.MustParseAddr("198.51.100.53")

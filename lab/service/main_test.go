@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"net"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
 )
 
 func TestPageSaysWhichSiteItIs(t *testing.T) {
@@ -25,6 +28,28 @@ func TestLookingGlass(t *testing.T) {
 		glass.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		if w.Code != want || want == 200 && !strings.Contains(w.Body.String(), "192.0.2.53 is here") {
 			t.Errorf("%s: got %d, %q", path, w.Code, w.Body)
+		}
+	}
+}
+
+// Questions come by one interface, and the answers' route may be another's.
+func TestTheRouteChoosesTheInterfaceOfAnAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		asked, want []byte
+	}{
+		{"IPv4", unix.PktInfo4(&unix.Inet4Pktinfo{Ifindex: 3, Spec_dst: [4]byte{192, 0, 2, 53}, Addr: [4]byte{192, 0, 2, 53}}),
+			unix.PktInfo4(&unix.Inet4Pktinfo{Spec_dst: [4]byte{192, 0, 2, 53}, Addr: [4]byte{192, 0, 2, 53}})},
+		{"IPv6", unix.PktInfo6(&unix.Inet6Pktinfo{Ifindex: 3, Addr: netip.MustParseAddr("2001:db8:53::53").As16()}),
+			unix.PktInfo6(&unix.Inet6Pktinfo{Addr: netip.MustParseAddr("2001:db8:53::53").As16()})},
+		{"IPv4 on a socket of both families", unix.PktInfo6(&unix.Inet6Pktinfo{Ifindex: 3, Addr: netip.MustParseAddr("::ffff:192.0.2.53").As16()}),
+			unix.PktInfo6(&unix.Inet6Pktinfo{Addr: netip.MustParseAddr("::ffff:192.0.2.53").As16()})},
+		{"link-local", unix.PktInfo6(&unix.Inet6Pktinfo{Ifindex: 3, Addr: netip.MustParseAddr("fe80::53").As16()}),
+			unix.PktInfo6(&unix.Inet6Pktinfo{Ifindex: 3, Addr: netip.MustParseAddr("fe80::53").As16()})},
+		{"no word of it", nil, nil},
+	} {
+		if err := turnAround(c.asked); err != nil || !bytes.Equal(c.asked, c.want) {
+			t.Errorf("%s: got % x (%v), want % x", c.name, c.asked, err, c.want)
 		}
 	}
 }

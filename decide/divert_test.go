@@ -172,14 +172,21 @@ func TestSitePath(t *testing.T) {
 		}
 		return len(site.Beat().Unproven) > 0, proof
 	}
+	moving := func() bool {
+		return slices.ContainsFunc(site.Explain().Units, func(u UnitStatus) bool { return u.Moving })
+	}
 	alarmed := func() bool { _, ok := site.findAlarm(alarmKey{kind: "path"}); return ok }
 	// The speaker has taken it, and the new router is not up.
 	if open, proof := step(3*time.Second, func(a *steadycast.Actual) {
 		a.Incarnation, a.Version = sets[0].Incarnation, sets[0].Version
 		a.Path, a.Toward, a.PathWait = "direct", "scrubbed", "no session of path scrubbed is up"
 		a.Peers = []steadycast.Peer{{Name: "p1", State: "established", Path: "direct"}, {Name: "p2", State: "connect", Path: "scrubbed"}}
+		a.Sent = []steadycast.Sent{{Peer: "p1", Prefix: p, Announced: true, Acked: at}}
 	}); !open || proof || alarmed() {
 		t.Errorf("on its way: unproven %t, proof %t, alarm %t", open, proof, alarmed())
+	}
+	if !moving() {
+		t.Error("announced by the old path alone, and not said to be on the way")
 	}
 	if site.Step(20*time.Second, Tick{}); !alarmed() {
 		t.Error("no alarm while the new path does not come up")
@@ -194,7 +201,7 @@ func TestSitePath(t *testing.T) {
 	}
 	if open, proof := step(22*time.Second, func(a *steadycast.Actual) {
 		a.Sent = []steadycast.Sent{{Peer: "p1", Prefix: p, Acked: at}, {Peer: "p2", Prefix: p, Announced: true, Acked: at}}
-	}); open || !proof || alarmed() {
-		t.Errorf("arrived: unproven %t, proof %t, alarm %t", open, proof, alarmed())
+	}); open || !proof || alarmed() || moving() {
+		t.Errorf("arrived: unproven %t, proof %t, alarm %t, moving %t", open, proof, alarmed(), moving())
 	}
 }

@@ -96,6 +96,9 @@ type UnitStatus struct {
 	OnWire   bool   `json:"on_wire"`
 	Proven   bool   `json:"proven"`
 	Unproven string `json:"unproven,omitempty"`
+	// Moving: its site is on the way from one path to another, and a router has
+	// acknowledged it all the while.
+	Moving bool `json:"moving,omitempty"`
 	// Nodes of the site where it has several, in order of name.
 	Nodes []NodeStatus `json:"nodes,omitempty"`
 }
@@ -182,7 +185,8 @@ func (s *Site) explainUnit(u *unit) UnitStatus {
 	st := UnitStatus{
 		Unit: u.id, View: u.view, Announced: u.announced, Reason: u.reason,
 		Wants: s.wants(u), OnWire: u.onWire, Proven: u.proven, Unproven: u.unproven,
-		Nodes: s.explainNodes(u),
+		Moving: u.announced && u.acked && s.pathOpen() != "",
+		Nodes:  s.explainNodes(u),
 	}
 	if !s.begun {
 		st.Proven, st.Unproven = false, "nothing is wanted yet"

@@ -83,7 +83,7 @@ func (a *Agent) troubles(x decide.Explanation) map[netip.Prefix][]string {
 }
 
 func (a *Agent) showUnit(u decide.UnitStatus, waiting string, bad []string) api.Unit {
-	out := api.Unit{Unit: u.Unit, Wanted: u.Announced, Stance: u.Stance, Proven: u.Proven, Unproven: u.Unproven, Nodes: u.Nodes}
+	out := api.Unit{Unit: u.Unit, Wanted: u.Announced, Stance: u.Stance, Proven: u.Proven, Unproven: u.Unproven, Moving: u.Moving, Nodes: u.Nodes}
 	if c, ok := a.record.changes[u.Unit.Prefix]; ok {
 		out.Since = c.since
 	}

@@ -67,7 +67,7 @@ func TestShowingNeverClaimsMore(t *testing.T) {
 	states := []steadycast.State{steadycast.StateUnknown, steadycast.Healthy, steadycast.Suspect, steadycast.Unhealthy, steadycast.Recovering}
 	orders := []steadycast.OrderKind{steadycast.OrderNone, steadycast.OrderWithdraw, steadycast.OrderDrain, steadycast.OrderAnnounce}
 	n := 0
-	for bits := range 1 << 8 {
+	for bits := range 1 << 9 {
 		bit := func(i int) bool { return bits>>i&1 == 1 }
 		for _, phase := range []steadycast.Phase{steadycast.Out, steadycast.Returning, steadycast.In} {
 			for _, st := range states {
@@ -77,13 +77,13 @@ func TestShowingNeverClaimsMore(t *testing.T) {
 						if bit(5) {
 							v.Guard = "floor"
 						}
-						u := &Unit{Wanted: bit(6), Proven: bit(7), Stance: stance}
+						u := &Unit{Wanted: bit(6), Proven: bit(7), Moving: bit(8), Stance: stance}
 						got := showing(v, u, &Service{Verdict: steadycast.Verdict{State: st}})
 						n++
-						if got.Announces() && !(u.Wanted && u.Proven) {
+						if got.Announces() && !(u.Wanted && (u.Proven || u.Moving)) {
 							t.Fatalf("%+v %+v %v shows %s", v, u, st, got)
 						}
-						if !u.Proven && got != Announcing && got != Withdrawing && got != Lost {
+						if !u.Proven && !(u.Wanted && u.Moving) && got != Announcing && got != Withdrawing && got != Lost {
 							t.Fatalf("unproven %+v %+v %v shows %s", v, u, st, got)
 						}
 						if got == Announced && st == steadycast.Unhealthy && o != steadycast.OrderAnnounce {
@@ -97,7 +97,7 @@ func TestShowingNeverClaimsMore(t *testing.T) {
 			}
 		}
 	}
-	if n != 256*3*5*4*3 {
+	if n != 512*3*5*4*3 {
 		t.Errorf("tried %d combinations", n)
 	}
 }

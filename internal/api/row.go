@@ -58,9 +58,10 @@ type Row struct {
 	Peers    int `json:"peers"`
 	// Nodes of the site where it has several, and how many of them are known not to
 	// announce, or not heard; zero of another site.
-	Nodes    int `json:"nodes,omitempty"`
-	NodesOut int `json:"nodes_out,omitempty"`
-	amiss    int // of those, the ones that nobody ordered out
+	Nodes    int  `json:"nodes,omitempty"`
+	NodesOut int  `json:"nodes_out,omitempty"`
+	amiss    int  // of those, the ones that nobody ordered out
+	moving   bool // from one path to another
 	// Heard is when the real state was last confirmed; zero if never.
 	Heard time.Time `json:"heard,omitzero"`
 	// Far: of another node's site, so the ledger's count is all that is known here.
@@ -189,6 +190,7 @@ func (x *index) row(v *decide.UnitView) Row {
 	}
 	r.State = showing(v, real, x.worst(v.Unit))
 	r.Nodes, r.NodesOut, r.amiss = len(real.Nodes), nodesOut(real.Nodes), nodesAmiss(real.Nodes)
+	r.moving = real.Wanted && real.Moving && !real.Proven
 	r.Why = x.why(&r, v, real)
 	return r
 }
@@ -203,7 +205,7 @@ func showing(v *decide.UnitView, real *Unit, svc *Service) Showing {
 		switch {
 		case v.Lost:
 			return Lost
-		case !real.Proven:
+		case !real.Proven && !real.Moving:
 			return Announcing
 		case real.Stance == steadycast.Draining, v.Order == steadycast.OrderDrain:
 			return Leaving
@@ -253,7 +255,7 @@ func (x *index) why(r *Row, v *decide.UnitView, real *Unit) string {
 	if r.State == Leaving && len(real.Why) > 0 {
 		parts = append(parts, real.Why[0])
 	}
-	if r.State == Announcing || r.State == Withdrawing {
+	if r.State == Announcing || r.State == Withdrawing || r.moving {
 		parts = append(parts, real.Unproven)
 	}
 	svc := x.worst(v.Unit)

@@ -109,6 +109,9 @@ type Unit struct {
 	// says what is missing.
 	Proven   bool   `json:"proven"`
 	Unproven string `json:"unproven,omitempty"`
+	// Moving: its site is on the way from one path to another, and the routers of the
+	// old one hold it until it has arrived. It is not proven, and announced all the same.
+	Moving bool `json:"moving,omitempty"`
 	// Why lists the reasons in the order of the pipe: verdict, order, permit, proof.
 	Why []string `json:"why,omitempty"`
 	// Last is the newest answer of the ledger about the unit, with every guard.

@@ -189,6 +189,9 @@ func (s *Snapshot) judgeChanging(sum *Summary, rows []Row, _ []Tally) {
 	if r := first(rows, Announcing, Withdrawing); r != nil {
 		sum.say(LevelDegraded, "changing", whyCommand(r))
 	}
+	if i := slices.IndexFunc(rows, func(r Row) bool { return r.moving }); i >= 0 {
+		sum.say(LevelDegraded, "changing", whyCommand(&rows[i]))
+	}
 }
 
 func (s *Snapshot) judgeTrouble(sum *Summary, rows []Row, _ []Tally) {

@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 	switch args[0] {
 	case "up":
 		if fs.NArg() != 1 {
-			return errors.New("up: name one topology: single-frr, single-bird, single-openbgpd, fleet, names")
+			return errors.New("up: name one topology: single-frr, single-bird, single-openbgpd, bfd-frr, bfd-bird, fleet, names, paths")
 		}
 		p, clean, err := programs()
 		if err != nil {

@@ -62,15 +62,17 @@ func (a *applying) restored() {
 
 // cause is what a failure has in common with others of its kind: the service,
 // the class, and the words of the reason without those that name an address, a
-// port or a figure.
+// port or a figure. How often it was seen and which voices agree (verdict_words.go)
+// is each site's own, and none of the cause.
 func cause(v steadycast.Verdict) string {
+	what, _, _ := strings.Cut(v.Reason, " ×")
 	words := []string{v.Service, v.Class.String()}
-	for _, w := range strings.Fields(v.Reason) {
+	for _, w := range strings.Fields(what) {
 		if !strings.ContainsAny(w, "0123456789:/") {
 			words = append(words, w)
 		}
 	}
-	return strings.Join(words, " ")
+	return strings.TrimSuffix(strings.Join(words, " "), " by")
 }
 
 // troubledVerdict reports whether the committed verdicts hold the unit to be in

@@ -460,7 +460,7 @@ func TestSiteNever(t *testing.T) {
 		}
 		asks, sets, resorts = asks+w.asks, sets+int(w.set.Version), resorts+w.resorts
 	})
-	// A last resort is rare among a hundred lives; testdata/site/resort.txt has each of its ways.
+	// A last resort is rare among a hundred lives; testdata/site/last_resort.txt has each of its ways.
 	if asks == 0 || sets == 0 {
 		t.Errorf("in all those lives nothing was asked (%d) or announced (%d, %d as a last resort): the test tests nothing", asks, sets, resorts)
 	}

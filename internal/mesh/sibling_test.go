@@ -39,13 +39,13 @@ func TestSiblingsTell(t *testing.T) {
 			peers = append(peers, Peer{Site: id[0], Node: id[1], Addr: netip.MustParseAddrPort(n.host + ":443")})
 		}
 		one, two, far := w.nodes["ams-1"], w.nodes["ams-2"], w.nodes["fra-1"]
+		if one.Tell("", []byte("early")) {
+			t.Error("something was sent to one that was not heard yet")
+		}
 		for _, n := range w.nodes {
 			if err := n.SetPeers(peers); err != nil {
 				t.Fatal(err)
 			}
-		}
-		if one.Tell("", []byte("early")) {
-			t.Error("something was sent to one that was not heard yet")
 		}
 		time.Sleep(3 * time.Second)
 		if !one.Tell("ams-2", []byte("to one")) || !one.Tell("", []byte("to all")) || one.Tell("fra-1", []byte("to a stranger")) {

@@ -19,6 +19,8 @@ const (
 	decisionLife = 10 * time.Minute
 	// rejectLife is how long a no holds, unless what called for it ends before.
 	rejectLife = time.Hour
+	// rejectAgain is when a site that was told no asks again at the latest.
+	rejectAgain = time.Minute
 )
 
 // Decision is what automation would do to one unit if a person agreed.
@@ -59,7 +61,9 @@ func (q *asking) approval(service string) verdictOf {
 	case d.Answer == steadycast.Approved:
 		return pass("%s approved decision %d: %s", d.Actor, d.Number, d.Why)
 	case d.Answer == steadycast.Rejected:
-		return refuses(max(d.Until-q.LT, 0), "", "%s rejected decision %d: %s", d.Actor, d.Number, d.Why)
+		// Asked again before it is over: what called for it may end in between, and the
+		// no with it, and a site need not see that in a view.
+		return refuses(min(max(d.Until-q.LT, 0), lt(rejectAgain)), "", "%s rejected decision %d: %s", d.Actor, d.Number, d.Why)
 	}
 	return refuses(0, fmt.Sprintf("steadycast approve %d", d.Number),
 		"service %s has mode approve: decision %d waits for a person", service, d.Number)

@@ -12,7 +12,8 @@ import (
 // manyNames puts 10,000 steered names, all answered from one pool of the three
 // sites, in the place of the one in the table.
 const manyNames = `
-sed '/^      - name: www/,/^        anycast/d' /etc/steadycast/fleet.yaml | awk '
+[ -e /run/one.yaml ] || cp /etc/steadycast/fleet.yaml /run/one.yaml
+sed '/^      - name: www/,/^        anycast/d' /run/one.yaml | awk '
 	{ print }
 	/^    names:/ { for (i = 0; i < 10000; i++) printf "      - {name: n%d, service: web, methods: [all], ttl: 1s, members: [{pool: everywhere}]}\n", i }
 	END { print "pools:\n  - name: everywhere\n    service: web\n    methods: [all]\n    members:"
@@ -62,8 +63,15 @@ func BenchmarkManyNames(b *testing.B) {
 		}
 		return string(out)
 	}
-	time.Sleep(2 * time.Second) // the voters' sockets
-	sh(manyNames)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) { // until the voters listen
+		out, stderr, code, err := l.Exec(b.Context(), "ams", []string{"sh", "-c", manyNames})
+		if err == nil && code == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			b.Fatalf("exit %d, %v: %s%s", code, err, out, stderr)
+		}
+	}
 	everywhere := `for n in 1 2 3; do dig +short @10.$n.0.2 n9999.lab.test; done | sort | uniq -c | tr -s ' \n' ' '`
 	var last, worst time.Duration
 	for b.Loop() {

@@ -46,9 +46,8 @@ func (a *applying) order(o steadycast.Order) string {
 // orderOut takes units out: withdraw at once, or drain, which is the same to
 // the ledger; the site holds GSHUT (RFC 8326) for a while before it withdraws.
 func (a *applying) orderOut(o steadycast.Order, units []*unitState) {
-	action := steadycast.Withdraw
 	for _, u := range units {
-		q := asking{applying: a, r: steadycast.Request{Site: o.Site}, u: u, action: action, sight: a.sees(u.Unit.Prefix), order: &o}
+		q := asking{applying: a, r: steadycast.Request{Site: o.Site}, u: u, action: steadycast.Withdraw, sight: a.sees(u.Unit.Prefix), order: &o}
 		r := Ruling{Unit: u.Unit, Guards: q.all()}
 		if g, refused := r.Refusal(); refused && a.reply.Refused == nil {
 			a.reply.Refused = &g
@@ -61,14 +60,7 @@ func (a *applying) orderOut(o steadycast.Order, units []*unitState) {
 	a.stand(o)
 	for i, u := range units {
 		from := u.Phase
-		u.Permit = steadycast.Permit{Unit: u.Unit, Action: action, Fence: a.Fence}
-		a.leave(u)
-		if o.Kind == steadycast.OrderDrain {
-			a.beginDrain(u, from)
-		}
-		u.Auto, u.Resumed, u.Pardon = false, false, noPardon
-		p := u.Permit
-		a.reply.Rulings[i].Permit = &p
+		a.takeSite(o, u, &a.reply.Rulings[i])
 		a.event(orderEvent(o, u, from.String(), o.Kind.String(), o.Reason))
 	}
 }

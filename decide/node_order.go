@@ -164,7 +164,7 @@ func (a *applying) orderNodeOut(o steadycast.Order, units []*unitState) {
 	}
 }
 
-// takeSite moves a unit out with the last of its nodes.
+// takeSite moves a unit out by order, its last node or the whole site.
 func (a *applying) takeSite(o steadycast.Order, u *unitState, r *Ruling) {
 	from := u.Phase
 	u.Permit = steadycast.Permit{Unit: u.Unit, Action: steadycast.Withdraw, Fence: a.Fence}

@@ -117,15 +117,7 @@ func TestNodeOrdersAnything(t *testing.T) {
 				}
 				was[i] = is
 			}
-			sites := 0
-			for _, p := range c.table.Sites {
-				if c.siteAnnounces(p.Name) {
-					sites++
-				}
-			}
-			if sites < 2 {
-				t.Fatalf("%s: %d sites announce; the floor is 2\n%s", what, sites, c.why())
-			}
+			c.keepsFloor(what)
 		}
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
 			n := c.at[rapid.IntRange(0, nodes-1).Draw(t, "who")]

@@ -92,6 +92,19 @@ func newCamp(t failer, nodes, least int, mode string) *camp {
 	return c
 }
 
+// keepsFloor ends the test where fewer sites announce than the floor.
+func (c *camp) keepsFloor(what string) {
+	sites := 0
+	for _, p := range c.table.Sites {
+		if c.siteAnnounces(p.Name) {
+			sites++
+		}
+	}
+	if sites < 2 {
+		c.t.Fatalf("%s: %d sites announce; the floor is 2\n%s", what, sites, c.why())
+	}
+}
+
 // start starts a node's agent; its speaker goes on with what it was told.
 func (c *camp) start(n *tent) {
 	off := Now(-1)
@@ -506,15 +519,7 @@ func TestNodesAnything(t *testing.T) {
 			if left && stay < least && c.now-withSite > 2*promiseFor {
 				t.Fatalf("%s: it left alone, %d nodes announce and %d must\n%s", what, stay, least, c.why())
 			}
-			sites := 0
-			for _, p := range c.table.Sites {
-				if c.siteAnnounces(p.Name) {
-					sites++
-				}
-			}
-			if sites < 2 {
-				t.Fatalf("%s: %d sites announce; the floor is 2\n%s", what, sites, c.why())
-			}
+			c.keepsFloor(what)
 		}
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
 			n := c.at[rapid.IntRange(0, nodes-1).Draw(t, "who")]

@@ -60,12 +60,8 @@ func (out Units) beside(snap *Snapshot, sites []decide.SiteNow, site string, pre
 		for _, now := range sites {
 			who := cmp.Or(now.Node, site)
 			u.Wanted = u.Wanted || slices.Contains(now.Announcing, v.Unit)
-			switch age := time.Duration(now.AgeMS) * time.Millisecond; {
-			case !u.Proven:
-			case age > Stale:
-				u.Proven, u.Unproven = false, fmt.Sprintf("the ledger heard %s last %s ago", who, Span(age))
-			case slices.Contains(now.Unproven, v.Unit):
-				u.Proven, u.Unproven = false, who+" has not proven its newest change yet"
+			if why := unprovenBy(now, v.Unit, who); u.Proven && why != "" {
+				u.Proven, u.Unproven = false, why
 			}
 		}
 		for _, n := range place.Nodes {
@@ -80,6 +76,17 @@ func (out Units) beside(snap *Snapshot, sites []decide.SiteNow, site string, pre
 	}
 	out.Units = units
 	return out
+}
+
+// unprovenBy says why what the ledger heard of a node proves nothing of a unit; "" if it does.
+func unprovenBy(now decide.SiteNow, u steadycast.Unit, who string) string {
+	switch age := time.Duration(now.AgeMS) * time.Millisecond; {
+	case age > Stale:
+		return fmt.Sprintf("the ledger heard %s last %s ago", who, Span(age))
+	case slices.Contains(now.Unproven, u):
+		return who + " has not proven its newest change yet"
+	}
+	return ""
 }
 
 // unheard are the units of a site that the ledger never heard, where there is something

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
@@ -138,14 +137,8 @@ func (s *Server) nodeUnits(r *http.Request, snap *Snapshot, site, node string, p
 		if v.Unit.Site != site || prefix.IsValid() && v.Unit.Prefix != prefix {
 			continue
 		}
-		u := Unit{Unit: v.Unit, Wanted: slices.Contains(now.Announcing, v.Unit), Proven: true}
-		switch age := time.Duration(now.AgeMS) * time.Millisecond; {
-		case age > Stale:
-			u.Proven, u.Unproven = false, fmt.Sprintf("the ledger heard %s last %s ago", node, Span(age))
-		case slices.Contains(now.Unproven, v.Unit):
-			u.Proven, u.Unproven = false, node+" has not proven its newest change yet"
-		}
-		out.Units = append(out.Units, u)
+		why := unprovenBy(now, v.Unit, node)
+		out.Units = append(out.Units, Unit{Unit: v.Unit, Wanted: slices.Contains(now.Announcing, v.Unit), Proven: why == "", Unproven: why})
 	}
 	return out, nil
 }

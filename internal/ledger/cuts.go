@@ -42,18 +42,21 @@ func (l *leader) cuts(now time.Duration) (decide.Entry, bool) {
 
 // silenced are the cuts of silent sites that nobody can speak for, each once.
 func (l *leader) silenced(now time.Duration) []decide.CutTold {
-	var out []decide.CutTold
+	var out, still []decide.CutTold
 	for _, site := range l.view.Table.Announcers() {
 		quiet := l.quiet(now, site)
 		if quiet < decide.Unheard {
 			continue
 		}
 		for _, c := range l.view.UnheardOf(site, quiet) {
-			if !slices.ContainsFunc(l.unheard, func(x decide.CutTold) bool { return x.Unit == c.Unit && x.Fence == c.Fence }) {
+			if slices.ContainsFunc(l.unheard, func(x decide.CutTold) bool { return x.Unit == c.Unit && x.Fence == c.Fence }) {
+				still = append(still, c)
+			} else {
 				out = append(out, c)
 			}
 		}
 	}
+	l.unheard = still // no more than there are units
 	return out
 }
 

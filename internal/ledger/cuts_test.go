@@ -94,6 +94,12 @@ func TestUnheardDrainFails(t *testing.T) {
 		!strings.HasPrefix(kept[0].Why[0], "unheard: nothing was heard of fra for 1m0s, so nobody can say what its routers hold") {
 		t.Fatalf("%+v", kept)
 	}
+	for range 5 {
+		b.second(without...)
+	}
+	if n := len(b.l.unheard); n > 0 {
+		t.Errorf("the leader still keeps %d, which the ledger remembers by now", n)
+	}
 	b.l = newLeader(b.l.fleet, "n2", b.now) // another leads and knows it
 	for range 100 {
 		if k := b.second(without...); slices.Contains(k, decide.KindCut) {

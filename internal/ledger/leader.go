@@ -40,7 +40,8 @@ type leader struct {
 	held   time.Duration // when it was last tried to end a trial
 	goneAt time.Duration // when silent sites are looked at again
 	cutsAt time.Duration // when what became of cuts is looked at again
-	// unheard are the cuts of silent sites that were called failed, so that each is once.
+	// unheard are the cuts of silent sites that were called failed and that the ledger
+	// does not remember yet, so that each is once.
 	unheard []decide.CutTold
 
 	cross  *crossBox // what this process hears of everybody's observations

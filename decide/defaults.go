@@ -38,7 +38,7 @@ func (t Table) WithDefaults() Table {
 		s.Prefixes = slices.Clone(s.Prefixes)
 		s.Sites = slices.Clone(s.Sites)
 		if len(s.Sites) == 0 {
-			s.Sites = t.Announcers()
+			s.Sites = t.sitesOfService(*s)
 		}
 		setDefault(&s.Mode, ModeAuto)
 		setDefault(&s.Return, ReturnAuto)
@@ -211,10 +211,14 @@ func (t Table) ServicesAt(site string, p netip.Prefix) []Service {
 }
 
 func (t Table) sitesOfService(s Service) []string {
-	if len(s.Sites) == 0 {
+	switch {
+	case len(s.Sites) > 0:
+		return s.Sites
+	case s.Path != "":
+		return t.sitesWith(s.Path)
+	default:
 		return t.Announcers()
 	}
-	return s.Sites
 }
 
 // PrefixPolicy is what the table says of p, with defaults where it says nothing.

@@ -173,6 +173,7 @@ func (c *critic) services() {
 		}
 		c.servicePrefixes(at, i, s)
 		c.serviceSites(at, s)
+		c.pathService(at, i, s)
 		c.word(at+".mode", s.Mode, ModeAuto, ModeApprove, ModeObserve)
 		if s.NodeMode != "" {
 			c.word(at+".node_mode", s.NodeMode, ModeAuto, ModeApprove, ModeObserve)

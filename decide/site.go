@@ -268,7 +268,7 @@ func (s *Site) adopt(t Table) {
 		}
 		sv.conf = conf
 		family := newHome(place, s.o.Node, sv.jury.home)
-		sv.jury = newJury(t, s.name, s.o.Solo, conf.Health.Interval, sv.jury)
+		sv.jury = newJury(t, s.name, s.o.Solo || conf.Path != "", conf.Health.Interval, sv.jury)
 		sv.jury.home = family
 		s.services = append(s.services, sv)
 		prefixes = append(prefixes, slices.SortedFunc(slices.Values(conf.Prefixes), comparePrefix))

@@ -106,9 +106,12 @@ type Service struct {
 	// Prefixes that it announces. One without any is only judged: its verdict tells
 	// answers of DNS something of its site.
 	Prefixes []netip.Prefix `yaml:"prefixes" json:"prefixes" empty:"ok"`
-	// Sites that serve it; default all that are not witnesses.
-	Sites  []string `yaml:"sites" json:"sites,omitempty"`
-	Health Health   `yaml:"health" json:"health"`
+	// Sites that serve it; default all that are not witnesses, and of a path all that have it.
+	Sites []string `yaml:"sites" json:"sites,omitempty"`
+	// Path that the service tells of: its verdict is the path's health. It has no
+	// prefixes, and each site judges it alone. See path.go.
+	Path   string `yaml:"path" json:"path,omitempty"`
+	Health Health `yaml:"health" json:"health"`
 	// Mode is auto (default), observe (only says what it would do) or approve: what
 	// automation would do waits as a decision for a person's yes.
 	Mode string `yaml:"mode" json:"mode,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/steadycast/steadycast"
@@ -81,11 +82,20 @@ func (p *linkProbe) probe(context.Context) steadycast.Result {
 }
 
 type bgpProbe struct {
-	which string // a neighbour's name, any, or all
+	which string // a neighbour's name, any, all, or PathTarget and a path
 	env   Env
 }
 
-func bgpProblems(Check) []Problem { return nil }
+// PathTarget begins the target of a bgp check of one path: any of the neighbours
+// that belong to it. What stands behind it is the path's name.
+const PathTarget = "path:"
+
+func bgpProblems(c Check) []Problem {
+	if c.Target == PathTarget {
+		return []Problem{problem("target", "names no path; write %sNAME", PathTarget)}
+	}
+	return nil
+}
 
 func compileBGP(c Check, env Env) (body, error) { return &bgpProbe{c.Target, env}, nil }
 
@@ -99,9 +109,15 @@ func (p *bgpProbe) probe(context.Context) steadycast.Result {
 		return unknown("nothing is known of BGP sessions: the speaker has not told of any")
 	}
 	need := len(peers)
-	switch p.which {
-	case "all":
-	case "any":
+	path, onPath := strings.CutPrefix(p.which, PathTarget)
+	switch {
+	case onPath:
+		peers, need = slices.DeleteFunc(slices.Clone(peers), func(x steadycast.Peer) bool { return x.Path != path }), 1
+		if len(peers) == 0 {
+			return unknown("no neighbour here is of path %s", path)
+		}
+	case p.which == "all":
+	case p.which == "any":
 		need = 1
 	default:
 		var one []steadycast.Peer

@@ -30,6 +30,7 @@ func TestNodeChecks(t *testing.T) {
 	const vip = "192.0.2.53"
 	p := netip.MustParsePrefix(vip + "/32")
 	peerUp := func(n string) steadycast.Peer { return steadycast.Peer{Name: n, State: "established"} }
+	of := func(path string, p steadycast.Peer) steadycast.Peer { p.Path = path; return p }
 	peerDown := func(n string) steadycast.Peer {
 		return steadycast.Peer{Name: n, State: "connect", LastError: "connection refused"}
 	}
@@ -60,6 +61,10 @@ func TestNodeChecks(t *testing.T) {
 		{"bgp", "any", Env{Peers: peers(peerDown("r1"), peerDown("r2"))}, "down soft: r1 is connect (connection refused); r2"},
 		{"bgp", "all", Env{Peers: peers(peerUp("r1"), peerUp("r2"))}, "up"},
 		{"bgp", "all", Env{Peers: peers(peerUp("r1"), peerDown("r2"))}, "down soft: r2 is connect"},
+		{"bgp", "path:far", Env{Peers: peers(of("far", peerUp("r1")), of("far", peerDown("r2")), peerDown("r3"))}, "up"},
+		{"bgp", "path:far", Env{Peers: peers(of("near", peerUp("r1")), of("far", peerDown("r2")), peerUp("r3"))}, "down soft: r2 is connect"},
+		{"bgp", "path:far", Env{Peers: peers(of("far", steadycast.Peer{Name: "r1", State: steadycast.PeerStuck}))}, "down soft: r1 is stuck"},
+		{"bgp", "path:far", Env{Peers: peers(of("near", peerUp("r1")), peerUp("r2"))}, "unknown: no neighbour here is of path far"},
 		{"bgp", "any", Env{Peers: peers()}, "unknown: nothing is known of BGP sessions"},
 		{"bgp", "any", Env{}, "unknown: nothing is known of BGP sessions"},
 	} {

@@ -140,7 +140,7 @@ func (c Check) Problems() []Problem {
 var targetWanted = map[string]string{
 	"dns": "address:port", "tcp": "address:port", "tls": "address:port", "grpc": "address:port",
 	"http": "a URL", "prometheus": "the URL of a Prometheus server", "icmp": "an address", "vip": "an address",
-	"link": "an interface", "file": "a path", "bgp": "a neighbour's name, any, or all",
+	"link": "an interface", "file": "a path", "bgp": "a neighbour's name, any, all, or path:NAME",
 }
 
 // hostPortProblems judges a target of the form host:port.

@@ -138,7 +138,8 @@ func TestProblems(t *testing.T) {
 		{prom(Prometheus{Query: "x", Above: new(2.0), Empty: "no"}), `prometheus.empty: "no" is not an outcome`},
 		{Check{Kind: "vip", Target: "lo"}, `target: "lo" is not an address`},
 		{Check{Kind: "link", Target: "../../etc"}, `is not the name of an interface`},
-		{Check{Kind: "bgp"}, `target: missing; a neighbour's name, any, or all`},
+		{Check{Kind: "bgp"}, `target: missing; a neighbour's name, any, all, or path:NAME`},
+		{Check{Kind: "bgp", Target: "path:"}, `target: names no path; write path:NAME`},
 	} {
 		if c.check.Name == "" {
 			c.check.Name = "it"

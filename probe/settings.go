@@ -14,7 +14,7 @@ type Check struct {
 	Kind string `yaml:"kind"`
 	// Target is host:port (an IP literal) for dns, tcp, tls and grpc, a URL for
 	// http and prometheus, an address for icmp and vip, an interface for link, a
-	// path for file, a neighbour's name (or `any`, `all`) for bgp.
+	// path for file, a neighbour's name (or `any`, `all`, `path:NAME`) for bgp.
 	Target string `yaml:"target"`
 	// Interval of this check, when it should be longer than the service's: in the
 	// rounds between, its last result is used again. Default: every round.

@@ -40,6 +40,11 @@ func renderStatus(s style, st *api.Status, all bool) string {
 	for i := range st.Diverts {
 		s.labelled(&b, "path", yellow, st.Diverts[i].Order.Site+" "+api.DivertText(&st.Diverts[i]))
 	}
+	for i := range st.Paths {
+		if text := api.PathText(&st.Paths[i]); text != "" {
+			s.labelled(&b, "Path", red, st.Paths[i].Site+": "+text)
+		}
+	}
 	for i := range st.Shares {
 		s.labelled(&b, "DNS", yellow, st.Shares[i].Site+" "+api.ShareText(&st.Shares[i]))
 	}

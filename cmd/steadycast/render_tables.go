@@ -80,6 +80,11 @@ func renderSites(s style, page *api.Page[api.SiteRow]) string {
 		if r.Path != "" {
 			note = strings.TrimPrefix(note+"; path "+r.Path, "; ")
 		}
+		for i := range r.Paths {
+			if p := &r.Paths[i]; api.PathText(p) != "" {
+				note = strings.TrimPrefix(note+"; path "+p.Path+" "+p.State.String(), "; ")
+			}
+		}
 		if r.Way != "" {
 			note = strings.TrimPrefix(note+"; "+r.Way, "; ")
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/steadycast/steadycast"
 	"github.com/steadycast/steadycast/decide"
 )
 
@@ -58,6 +59,56 @@ func (s *Snapshot) pathOf(name string) (path, way string) {
 		way = "still by " + site.Actual.Path + ", too: " + site.Actual.PathWait
 	}
 	return path, way
+}
+
+// Paths are those of a site, the preferred first, with what is known of their health
+// here, and else with what the ledger has.
+func (s *Snapshot) Paths(site string) []decide.PathView {
+	out := s.View.Paths(site)
+	here, ok := s.Site(site)
+	for i := range out {
+		p := &out[i]
+		if k := slices.IndexFunc(here.Services, func(x Service) bool { return x.Verdict.Service == p.Service }); ok && p.Service != "" && k >= 0 {
+			p.State, p.Reason = here.Services[k].Verdict.State, here.Services[k].Verdict.Reason
+		}
+	}
+	return out
+}
+
+// paths are those of all sites that have some, in the order of the table.
+func (s *Snapshot) paths() []decide.PathView {
+	var out []decide.PathView
+	for _, name := range s.siteNames() {
+		out = append(out, s.Paths(name)...)
+	}
+	return out
+}
+
+// PathText says of a path what is wrong with it, "" where nothing is or nobody looks:
+// `path direct is unhealthy: direct is idle ×3 in 1s`.
+func PathText(p *decide.PathView) string {
+	if p.State == steadycast.Healthy || p.State == steadycast.StateUnknown {
+		return ""
+	}
+	text := "path " + p.Path
+	if p.InUse {
+		text += ", in use,"
+	}
+	text += " is " + p.State.String()
+	if p.Reason != "" {
+		text += ": " + p.Reason
+	}
+	return text
+}
+
+// path says what is wrong with the path that a site announces by.
+func (x *index) path(site string) string {
+	for _, p := range x.s.Paths(site) {
+		if p.InUse {
+			return PathText(&p)
+		}
+	}
+	return ""
 }
 
 // divert is the order by which a unit's site goes another path, nil if there is none.

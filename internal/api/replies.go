@@ -27,6 +27,7 @@ type Status struct {
 	Freezes    []decide.StandingFreeze `json:"freezes"`
 	Shares     []decide.ShareView      `json:"shares,omitempty"`
 	Diverts    []decide.Divert         `json:"diverts,omitempty"`
+	Paths      []decide.PathView       `json:"paths,omitempty"`
 	Gone       []decide.Gone           `json:"gone,omitempty"`
 	Alarms     []Alarm                 `json:"alarms"`
 	LedgerLost string                  `json:"ledger_lost,omitempty"`
@@ -41,7 +42,7 @@ func (s *Snapshot) Status() *Status {
 		Node: s.Node, Fleet: s.Fleet, Mode: s.Mode, Version: s.Version, At: s.At, Started: s.Started,
 		Summary:  s.Summarize(rows, tallies),
 		Prefixes: listed(s.View.Prefixes), Tallies: tallies, Rows: rows,
-		Orders: listed(s.View.Orders), NodeOrders: s.View.NodeOrders, Freezes: listed(s.View.Freezes), Shares: s.View.Shares, Diverts: s.View.Diverts, Gone: s.View.Gone, Alarms: listed(s.Alarms),
+		Orders: listed(s.View.Orders), NodeOrders: s.View.NodeOrders, Freezes: listed(s.View.Freezes), Shares: s.View.Shares, Diverts: s.View.Diverts, Paths: s.paths(), Gone: s.View.Gone, Alarms: listed(s.Alarms),
 		LedgerLost: s.LedgerLost, Config: s.Config,
 	}
 }
@@ -93,6 +94,8 @@ type SiteRow struct {
 	// way there, or gone another, in words.
 	Path string `json:"path,omitempty"`
 	Way  string `json:"way,omitempty"`
+	// Paths are all that it has, the preferred first, with the health of each.
+	Paths []decide.PathView `json:"paths,omitempty"`
 }
 
 // SiteRows derives one row per site of the table, in its order.
@@ -160,6 +163,7 @@ func (s *Snapshot) SiteRows() []SiteRow {
 		}
 		r.Share = sharesAt(&s.View, name)
 		r.Path, r.Way = s.pathOf(name)
+		r.Paths = s.Paths(name)
 		if r.Witness {
 			r.Speaker = "none"
 		}

@@ -291,6 +291,9 @@ func (x *index) why(r *Row, v *decide.UnitView, real *Unit) string {
 	if d := x.divert(v.Unit.Site); d != nil && r.State.Announces() {
 		parts = append(parts, DivertText(d))
 	}
+	if r.State.Announces() {
+		parts = append(parts, x.path(v.Unit.Site))
+	}
 	if x := x.share(v.Unit); x != nil && r.State.Announces() {
 		parts = append(parts, ShareText(x))
 	}

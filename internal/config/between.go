@@ -119,38 +119,6 @@ func (j *judge) routers() {
 	j.paths()
 }
 
-// paths judges the neighbours' paths against those of the site. Another node of the
-// site may have the neighbours that this one lacks, so that is a warning.
-func (j *judge) paths() {
-	i := slices.IndexFunc(j.cfg.Fleet.Sites, func(s Site) bool { return s.Name == j.cfg.Node.Site })
-	if i < 0 || !j.node.sound("bgp.neighbors") {
-		return
-	}
-	site, at := j.cfg.Fleet.Sites[i], fmt.Sprintf("sites[%d].paths", i)
-	if j.node == j.table {
-		at = "paths"
-	}
-	if !j.table.sound(at) {
-		return
-	}
-	led := map[string]bool{}
-	for k, nb := range j.cfg.Node.BGP.Neighbors {
-		led[nb.Path] = true
-		switch {
-		case nb.Path == "" || slices.Contains(site.Paths, nb.Path):
-		case len(site.Paths) == 0:
-			j.say(j.node, fmt.Sprintf("bgp.neighbors[%d].path", k), "%q, and %s has no paths; name them in paths: of the site, the preferred first", brief(nb.Path), site.Name)
-		default:
-			j.say(j.node, fmt.Sprintf("bgp.neighbors[%d].path", k), "%q is no path of %s; known: %s", brief(nb.Path), site.Name, strings.Join(site.Paths, ", "))
-		}
-	}
-	for k, p := range site.Paths {
-		if !led[p] && len(j.cfg.Node.BGP.Neighbors) > 0 {
-			j.warn(j.table, fmt.Sprintf("%s[%d]", at, k), "no neighbour of this node is of path %q, so it keeps its routes where they are while the site is diverted to it", brief(p))
-		}
-	}
-}
-
 // anycast gives the prefix of a service, or of a site's own addresses that others
 // cover, that contains a.
 func (j *judge) anycast(a netip.Addr) (netip.Prefix, bool) {
@@ -193,6 +161,10 @@ func (j *judge) checks(at string, s Service, here bool) {
 			names := []string{"any", "all"}
 			for _, nb := range j.cfg.Node.BGP.Neighbors {
 				names = append(names, nb.Name)
+			}
+			if strings.HasPrefix(c.Target, probe.PathTarget) {
+				j.pathTarget(path, s, c.Target)
+				continue
 			}
 			if c.Target != "" && !slices.Contains(names, c.Target) {
 				j.say(j.table, path+".target", "%q is not a neighbour; known: %s", brief(c.Target), strings.Join(names, ", "))

@@ -243,5 +243,7 @@ func (f Fleet) serves(site string, s decide.Service) bool {
 	if len(s.Sites) > 0 {
 		return slices.Contains(s.Sites, site)
 	}
-	return slices.ContainsFunc(f.Sites, func(p Site) bool { return p.Name == site && !p.Witness })
+	return slices.ContainsFunc(f.Sites, func(p Site) bool {
+		return p.Name == site && !p.Witness && (s.Path == "" || slices.Contains(p.Paths, s.Path))
+	})
 }

@@ -167,9 +167,10 @@ func (j *judge) fleet() {
 	}
 	j.controls()
 	full := table.WithDefaults()
+	f.Services = withPathChecks(f.Services)
 	for i, s := range f.Services {
 		at := fmt.Sprintf("services[%d]", i)
-		if len(s.Prefixes) == 0 && !r.wrote(at+".prefixes") {
+		if len(s.Prefixes) == 0 && s.Path == "" && !r.wrote(at+".prefixes") {
 			j.say(r, at+".prefixes", "is missing; name what it announces, or write [] for a service that is only judged: for conditions and site_health")
 		}
 		ps := probe.Service{

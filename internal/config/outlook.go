@@ -96,6 +96,12 @@ func (j *judge) serviceNames() string {
 // remote judges what other sites look at; own is when they look at themselves.
 func (j *judge) remote(at string, s Service, own decide.Health) {
 	f := j.cfg.Fleet
+	if s.Path != "" {
+		if s.Remote != nil {
+			j.say(j.table, at+".remote", "is for a service that other sites can look at; whether path %s works is the site's own to say", s.Path)
+		}
+		return
+	}
 	serving := f.serving(s.Service)
 	solo := j.node != nil && j.cfg.Node.Mode == "solo"
 	switch {

@@ -47,6 +47,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			s.mesh(snap.Mesh)
 			for i := range snap.Sites {
 				s.site(&snap.Sites[i])
+				s.paths(snap.Paths(snap.Sites[i].Name))
 			}
 		}
 	}()
@@ -230,6 +231,9 @@ func (s *sender) budget(guard, site, prefix string, used, limit int) {
 	s.put(budgetRemaining, float64(max(limit-used, 0)), guard, site, prefix)
 }
 
+// stateWords are those of what is believed of a service.
+var stateWords = []string{"unknown", "healthy", "suspect", "unhealthy", "recovering"}
+
 func (s *sender) site(site *api.Site) {
 	s.moment(siteHeard, site.Heard, site.Name)
 	s.put(speakerUp, truth(site.SpeakerLost == ""), site.Name)
@@ -256,11 +260,20 @@ func (s *sender) site(site *api.Site) {
 	}
 	for i := range site.Services {
 		v := &site.Services[i].Verdict
-		states(s, serviceState, v.State.String(), []string{"unknown", "healthy", "suspect", "unhealthy", "recovering"}, site.Name, v.Service)
+		states(s, serviceState, v.State.String(), stateWords, site.Name, v.Service)
 		s.put(serviceHeld, truth(v.Held), site.Name, v.Service)
 	}
 	for i := range site.Checks {
 		s.check(site.Name, &site.Checks[i])
+	}
+}
+
+func (s *sender) paths(ps []decide.PathView) {
+	for _, p := range ps {
+		s.put(pathInUse, truth(p.InUse), p.Site, p.Path)
+		if p.Service != "" {
+			states(s, pathState, p.State.String(), stateWords, p.Site, p.Path)
+		}
 	}
 }
 

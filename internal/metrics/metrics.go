@@ -164,6 +164,10 @@ var (
 var (
 	serviceState = define("service_state", gauge,
 		"1 for what is believed of the site's service.", "site", "service", "state")
+	pathState = define("path_state", gauge,
+		"1 for what is believed of the site's path, by the service that tells of it.", "site", "path", "state")
+	pathInUse = define("path_in_use", gauge,
+		"1 for the path that the site is to announce by.", "site", "path")
 	serviceHeld = define("service_held", gauge,
 		"1 while there is too little evidence to judge the service.", "site", "service")
 	siteHeard = define("peer_heard_timestamp_seconds", gauge,

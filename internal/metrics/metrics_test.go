@@ -40,6 +40,13 @@ func fleet(t *testing.T) *api.Snapshot {
 	}
 	s.View.Table.Plans = []decide.Plan{{Name: "leave"}}
 	s.View.Plans = []decide.PlanRun{{Plan: s.View.Table.Plans[0], State: decide.PlanComplete}}
+	for i := range s.View.Table.Sites {
+		if p := &s.View.Table.Sites[i]; p.Name == "fra" {
+			p.Paths = []string{"direct", "scrubbed"}
+		}
+	}
+	s.View.Table.Services = append(s.View.Table.Services, decide.Service{Name: "scrubber", Path: "scrubbed", Sites: []string{"fra"}})
+	s.View.Verdicts = append(s.View.Verdicts, steadycast.Verdict{Site: "fra", Service: "scrubber", State: steadycast.Suspect})
 	return s
 }
 
@@ -145,6 +152,9 @@ func TestValues(t *testing.T) {
 		`steadycast_guard_budget_remaining{guard="site_budget",prefix="192.0.2.0/24",site="fra"} 1`,
 		`steadycast_guard_budget_remaining{guard="fleet_budget",prefix="192.0.2.0/24",site=""} 0`,
 		`steadycast_service_state{service="web",site="fra",state="unhealthy"} 1`,
+		`steadycast_path_in_use{path="direct",site="fra"} 1`,
+		`steadycast_path_in_use{path="scrubbed",site="fra"} 0`,
+		`steadycast_path_state{path="scrubbed",site="fra",state="suspect"} 1`,
 		`steadycast_check_status{check="https",service="web",site="fra",status="down",subject="fra"} 1`,
 		`steadycast_check_results_total{check="https",service="web",site="fra",status="down",subject="fra"} 31`,
 		`steadycast_decision_latency_seconds_bucket{stage="detect",le="0.001"} 1`,

@@ -51,8 +51,8 @@ type keeper struct {
 	state   known  // that the newest table is of
 	news    bool   // the memory does not have it yet
 	behind  string // why what the ledger says is older than that; empty while it is not
-	// lostAt is since when the ledger is lost, heardAt since when it is heard again;
-	// monotonic, zero for not.
+	// lostAt is since when the ledger is lost, and until the answers are fresh again,
+	// heardAt since when it is heard again; monotonic, zero for not.
 	lostAt, heardAt time.Time
 	loading         bool // maps are being read
 	loaded          chan loaded
@@ -315,7 +315,9 @@ func (k *keeper) watch() bool {
 	switch {
 	case stale == "":
 		k.state.Heard = now
-		k.lostAt = time.Time{}
+		if k.sheet.Stale == "" { // else it counts on until they are fresh
+			k.lostAt = time.Time{}
+		}
 		if k.heardAt.IsZero() {
 			k.heardAt = now
 		}
@@ -341,7 +343,7 @@ func (k *keeper) watch() bool {
 	case stale != "" && now.Sub(k.lostAt) >= k.node.DNS.StaleAfter:
 		k.sheet.Stale = stale
 	case stale == "" && now.Sub(k.heardAt) >= k.freshFor:
-		k.sheet.Stale = ""
+		k.sheet.Stale, k.lostAt = "", time.Time{}
 	}
 	if (was == "") != (k.sheet.Stale == "") {
 		if was == "" {
@@ -352,30 +354,17 @@ func (k *keeper) watch() bool {
 		return true
 	}
 	t := k.sheet.Table
-	mode, _ := k.mode(now)
-	return t == nil || mode != k.sheet.Mode || k.silent(now) != k.sheet.Silent || !t.Until().IsZero() && !now.Before(t.Until())
+	is := k.stand(now)
+	return t == nil || is.Mode != k.sheet.Mode || is.Silent != k.sheet.Silent || !t.Until().IsZero() && !now.Before(t.Until())
 }
 
-// mode is the rung of the ladder that this server stands on, and why: the one that
-// was ordered, or a lower one for want of news.
-func (k *keeper) mode(now time.Time) (answers.Mode, string) {
-	mode, why := answers.Ordered(&k.state.View)
-	if k.sheet.Stale == "" {
-		return mode, why
+// stand is the rung of the ladder that this server stands on.
+func (k *keeper) stand(now time.Time) answers.Standing {
+	news := answers.News{Stale: k.sheet.Stale}
+	if !k.lostAt.IsZero() {
+		news.For = now.Sub(k.lostAt)
 	}
-	if after := k.node.DNS.MinimalAfter; after > 0 && mode < answers.Minimal && now.Sub(k.lostAt) >= after {
-		return answers.Minimal, "stale for longer than " + after.String()
-	}
-	if mode < answers.Frozen {
-		return answers.Frozen, "stale: " + k.sheet.Stale
-	}
-	return mode, why
-}
-
-// silent: the answers are older than any that are given.
-func (k *keeper) silent(now time.Time) bool {
-	after := k.node.DNS.NoResponse
-	return after > 0 && k.sheet.Stale != "" && now.Sub(k.lostAt) >= after
+	return answers.Stand(&k.state.View, news, answers.Patience{Minimal: k.node.DNS.MinimalAfter, Silence: k.node.DNS.NoResponse})
 }
 
 // renew makes a table of what is known, and has it answered from.
@@ -386,11 +375,10 @@ func (k *keeper) renew() {
 	if k.policy == nil || len(k.files) > 0 && k.maps == nil {
 		return // not everything is known yet
 	}
-	mode, why := k.mode(now)
-	silent := k.silent(now)
+	is := k.stand(now)
 	k.version = max(k.version+1, uint64(now.UnixMilli()))
-	t := k.policy.Table(k.version, k.maps, answers.StateIn(&k.state.View, now, mode))
-	if silent {
+	t := k.policy.Table(k.version, k.maps, answers.StateIn(&k.state.View, now, is.Mode))
+	if is.Silent {
 		t = t.Muted()
 	}
 	if k.server == nil {
@@ -405,9 +393,9 @@ func (k *keeper) renew() {
 	}
 	k.state.Version = k.version
 	k.sheet.Table, k.sheet.Since = t, now
-	k.sheet.Mode, k.sheet.ModeWhy = mode, why
-	if silent != k.sheet.Silent {
-		if k.sheet.Silent = silent; silent {
+	k.sheet.Mode, k.sheet.ModeWhy = is.Mode, is.Why
+	if is.Silent != k.sheet.Silent {
+		if k.sheet.Silent = is.Silent; is.Silent {
 			k.log.Error("nothing is answered any more: the state is too old", "no_response", k.node.DNS.NoResponse, "why", k.sheet.Stale)
 		} else {
 			k.log.Info("questions are answered again")

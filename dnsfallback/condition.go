@@ -304,8 +304,17 @@ func (p *Policy) so(t *term, s *FleetState, others []holding, h *holding) bool {
 func (s *FleetState) well(service, site string, h *holding) bool {
 	x := s.Sites[site].Services[service]
 	h.soon = h.soon || x.V4 == Suspect || x.V6 == Suspect || x.Returning
-	if f := cmp.Or(x.Forced.To, s.Sites[site].Forced.To); f != Unknown {
+	if f := s.saidOf(site, x); f != Unknown {
 		return f != Down
 	}
 	return x.V4 != Down || x.V6 != Down
+}
+
+// saidOf is what a person said of a service at a site, or of the site, where that is
+// about the service, too.
+func (s *FleetState) saidOf(site string, x ServiceState) Health {
+	if x.Judged {
+		return x.Forced.To
+	}
+	return cmp.Or(x.Forced.To, s.Sites[site].Forced.To)
 }

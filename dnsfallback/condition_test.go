@@ -40,7 +40,7 @@ func siteState(words string) FleetState {
 		if len(f) == 0 {
 			continue
 		}
-		to := map[string]Health{"up": Up, "suspect": Suspect, "down": Down, "out": Down}[f[1]]
+		to := map[string]Health{"up": Up, "suspect": Suspect, "down": Down, "out": Down}[f[len(f)-1]]
 		service, site, ok := strings.Cut(f[0], "@")
 		switch {
 		case strings.Contains(f[0], "/"):
@@ -49,6 +49,8 @@ func siteState(words string) FleetState {
 			x := s.Sites[f[0]]
 			x.Forced = Forced{To: to, Who: "ann", Why: "works"}
 			s.Sites[f[0]] = x
+		case f[1] == "judged":
+			s.Sites[site].Services[service] = ServiceState{V4: to, V6: to, Why: f[2], Judged: true}
 		case f[1] == "out":
 			s.Sites[site].Services[service] = ServiceState{V4: Up, V6: Up, Forced: Forced{To: Down, Who: "ann", Why: "works"}}
 		default:
@@ -88,6 +90,10 @@ func TestScenarios(t *testing.T) {
 		{"maintenance@ist", "ist out", true},
 		{"maintenance@ist", "web@ist out, uplink@ist out", true},
 		{"maintenance@ist", "web@ist out, uplink@ist up", false},
+		{"maintenance@ist", "web@ist out, uplink@ist judged up", true}, // all that it announces
+		{"maintenance@ist", "uplink@ist judged up", false},
+		{"wan@ist", "ist out, uplink@ist judged up", true}, // a person's word is not about the uplink
+		{"wan@ist", "ist up, uplink@ist judged down", false},
 		{"web@ist", "ist out", false},
 		{"web@ist", "ist up, web@ist down", true}, // a person has said so
 		{"", "", false},
@@ -159,6 +165,9 @@ func TestSiteWords(t *testing.T) {
 		"uplink@ank down":                 "ok ",
 		"web@ist out":                     "maintenance ann: works",
 		"web@ist out, uplink@ist up":      "no_access web is down",
+
+		"web@ist out, uplink@ist judged down": "maintenance ann: works",
+		"ist up, uplink@ist judged down":      "no_wan uplink: down",
 	} {
 		words := p.Table(1, nil, siteState(state)).SiteWords()
 		if len(words) != 2 || words[1].Site != "ist" || words[1].Word+" "+words[1].Why != want {
@@ -166,7 +175,7 @@ func TestSiteWords(t *testing.T) {
 		}
 	}
 	bare, _ := NewPolicy(1, Placement{Zones: []Zone{{Name: "example.com", NS: []string{"ns.example.net."}}}}, Known{})
-	for state, want := range map[string]string{"web@ist down": "no_access", "web@ist down, uplink@ist up": "ok", "": "ok"} {
+	for state, want := range map[string]string{"web@ist down": "no_access", "web@ist down, uplink@ist up": "ok", "web@ist down, uplink@ist judged up": "no_access", "uplink@ist judged down": "ok", "": "ok"} {
 		if got := bare.Table(1, nil, siteState(state)).SiteWords()[1].Word; got != want {
 			t.Errorf("without dimensions, %q: %s; want %s", state, got, want)
 		}

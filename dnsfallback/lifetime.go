@@ -89,11 +89,11 @@ func (p *Policy) soonestOf(t *term, s *FleetState, others []holding) (c change) 
 	default:
 		return c
 	}
-	x := s.Sites[t.site]
-	if x.Forced.To != Unknown || x.Services[service].Forced.To != Unknown {
+	x := s.Sites[t.site].Services[service]
+	if s.saidOf(t.site, x) != Unknown {
 		return change{}
 	}
-	return p.soonest(t.site, service, x.Services[service].V4 == Down && x.Services[service].V6 == Down)
+	return p.soonest(t.site, service, x.V4 == Down && x.V6 == Down)
 }
 
 // life is the TTL of a name now, and why if it is not the steady one. It lowers

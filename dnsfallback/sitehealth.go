@@ -90,13 +90,16 @@ func (p *Policy) word(s *FleetState, site string) SiteWord {
 		}
 	}
 	// Without a service named for it, access is any service at all.
-	services, down := s.Sites[site].Services, 0
-	for _, x := range services {
-		if x.Forced.To == Unknown && x.V4 == Down && x.V6 == Down {
+	down, all := 0, 0
+	for _, x := range s.Sites[site].Services {
+		if x.Judged {
+			continue
+		}
+		if all++; x.Forced.To == Unknown && x.V4 == Down && x.V6 == Down {
 			down++
 		}
 	}
-	if p.dimensions[access] == "" && down > 0 && down == len(services) {
+	if p.dimensions[access] == "" && down > 0 && down == all {
 		return SiteWord{site, "no_" + access.String(), fmt.Sprintf("all %d services are down", down)}
 	}
 	return SiteWord{Site: site, Word: "ok"}
@@ -116,6 +119,9 @@ func (s *FleetState) maintained(site string) (why string, in bool) {
 	}
 	first := ""
 	for name, v := range x.Services {
+		if v.Judged {
+			continue
+		}
 		if v.Forced.To != Down {
 			return "", false
 		}

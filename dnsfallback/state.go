@@ -37,6 +37,9 @@ type ServiceState struct {
 	Ramp uint8
 	// Shed is the percentage of its clients that it is to lose, as it has too many.
 	Shed uint8
+	// Judged: it announces nothing, and only tells something of its site; so what a
+	// person does with the site is not about it.
+	Judged bool
 }
 
 // Forced is what a person said, beside what is real.

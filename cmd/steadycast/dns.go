@@ -123,7 +123,11 @@ func (s supposed) state(fleet config.Fleet) (dnsfallback.FleetState, error) {
 	for _, p := range fleet.Sites {
 		if !p.Witness {
 			sites = append(sites, p.Name)
-			out.Sites[p.Name] = dnsfallback.SiteState{Services: map[string]dnsfallback.ServiceState{}}
+			services := map[string]dnsfallback.ServiceState{}
+			for _, x := range fleet.Services {
+				services[x.Name] = dnsfallback.ServiceState{Judged: len(x.Prefixes) == 0}
+			}
+			out.Sites[p.Name] = dnsfallback.SiteState{Services: services}
 		}
 	}
 	known := func(site string) error {
@@ -143,7 +147,9 @@ func (s supposed) state(fleet config.Fleet) (dnsfallback.FleetState, error) {
 		if !slices.ContainsFunc(fleet.Services, func(x config.Service) bool { return x.Name == service }) {
 			return out, fmt.Errorf("--down %s: %q is not a service of the table", d, service)
 		}
-		out.Sites[site].Services[service] = dnsfallback.ServiceState{V4: dnsfallback.Down, V6: dnsfallback.Down, Why: "supposed"}
+		x := out.Sites[site].Services[service]
+		x.V4, x.V6, x.Why = dnsfallback.Down, dnsfallback.Down, "supposed"
+		out.Sites[site].Services[service] = x
 	}
 	off := dnsfallback.Forced{To: dnsfallback.Down, Why: "supposed"}
 	for _, o := range s.out {

@@ -46,7 +46,7 @@ func StateIn(v *decide.View, at time.Time, mode Mode) dnsfallback.FleetState {
 
 // serviceAt is the state of one service at one site.
 func serviceAt(v *decide.View, site string, service decide.Service) dnsfallback.ServiceState {
-	var s dnsfallback.ServiceState
+	s := dnsfallback.ServiceState{Judged: len(service.Prefixes) == 0}
 	if i := slices.IndexFunc(v.Verdicts, func(x steadycast.Verdict) bool { return x.Site == site && x.Service == service.Name }); i >= 0 {
 		x := v.Verdicts[i]
 		h := health(x.State)

@@ -17,7 +17,8 @@ import (
 //
 //   - in progress while something that can be measured says otherwise: a router
 //     or a view from outside still has the route, a node has not heard of it,
-//     packets still come, a site that took over is not known to be well yet;
+//     packets still come, a server of names still leads clients here, a site that
+//     took over is not known to be well yet;
 //   - failed while a site that took over is unwell: then a person should think of
 //     going back;
 //   - complete once all of it was so for [CutWindow], with the packets counted;
@@ -89,6 +90,9 @@ type Cut struct {
 	Rest   int64 `json:"rest"`
 	// Counted: the site counts what comes.
 	Counted bool `json:"counted,omitempty"`
+	// Measured: something tells where clients go, packets or servers of names, or it is
+	// not known yet whether anything does; so it is worth waiting for.
+	Measured bool `json:"measured,omitempty"`
 
 	quiet, stable Now // since when; 0 is not
 }
@@ -121,6 +125,13 @@ type CutFacts struct {
 	// Counted: Rate is what comes for it in a second.
 	Counted bool
 	Rate    int64
+	// Led is how many answers of late still led clients to a service of it here, and
+	// LedBy the nodes that gave them; Named servers of names count theirs.
+	Led   int64
+	LedBy []string
+	Named int
+	// Unasked: it is not known yet what servers of names count.
+	Unasked bool
 	// Targets are the other sites that announce it now. Alone: the fleet has no other.
 	Targets []CutTarget
 	Alone   bool
@@ -240,7 +251,7 @@ func (c *Cut) advance(now Now, f CutFacts, lost time.Duration) (changed bool) {
 		return false
 	}
 	was, before := c.State, len(c.Why)
-	c.Counted = f.Counted
+	c.Counted, c.Measured = f.Counted, f.Counted || f.Named > 0 || f.Unasked
 	c.Why = nil
 	if c.Effect == 0 {
 		c.Lost += lost
@@ -262,6 +273,9 @@ func (c *Cut) advance(now Now, f CutFacts, lost time.Duration) (changed bool) {
 		if !f.Counted {
 			c.State = CutUnmeasured
 			c.Why = []string{"nothing counts what still comes here"}
+			if f.Named > 0 {
+				c.Why[0] += "; by their own counts, no server of names leads anybody here"
+			}
 		}
 	}
 	if c.State != was {
@@ -273,14 +287,22 @@ func (c *Cut) advance(now Now, f CutFacts, lost time.Duration) (changed bool) {
 // residual reports whether what still comes was little enough for long enough.
 // Where nothing is counted it does not stand in the way.
 func (c *Cut) residual(now Now, f CutFacts) bool {
+	led := f.led()
+	if led != "" {
+		c.quiet, c.Migrated = 0, 0
+		c.Why = append(c.Why, led)
+	}
 	if !f.Counted {
-		return true
+		return led == ""
 	}
 	c.Rest = f.Rate
 	most := c.Before * residualPercent / 100
 	if f.Rate > most {
 		c.quiet, c.Migrated = 0, 0
 		c.Why = append(c.Why, fmt.Sprintf("residual: %d a second still come here, of %d before; at most %d", f.Rate, c.Before, most))
+		return false
+	}
+	if led != "" {
 		return false
 	}
 	if c.quiet == 0 {

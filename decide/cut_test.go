@@ -55,6 +55,10 @@ func TestCut(t *testing.T) {
 		{"a router that keeps the route", func(f *CutFacts) { f.Proven, f.Unproven = false, "tor1 still has it" }, CutInProgress, "route: tor1 still has it"},
 		{"a node that has not heard", func(f *CutFacts) { f.Behind = []string{"ams", "iad"} }, CutInProgress, "not heard of yet by ams, iad"},
 		{"one client in twenty", func(f *CutFacts) { f.Rate = 50 }, CutInProgress, "residual: 50 a second still come here, of 1000 before; at most 10"},
+		{"a name that still leads here", func(f *CutFacts) { f.Led, f.LedBy, f.Named = 3, []string{"ams-1", "iad-1"}, 2 }, CutInProgress,
+			"residual: 3 answers of the last 10s led clients here, by ams-1, iad-1"},
+		{"a name that still leads here, and nobody counts", func(f *CutFacts) { f.Led, f.LedBy, f.Named, f.Counted = 1, []string{"ams-1"}, 2, false }, CutInProgress,
+			"residual: 1 answers of the last 10s led clients here, by ams-1"},
 		{"a target that fails", func(f *CutFacts) { f.Targets[1].Bad = "web is unhealthy" }, CutFailed, "target: iad: web is unhealthy. Roll back?"},
 		{"no target", func(f *CutFacts) { f.Targets = nil }, CutFailed, "target: no other site announces it. Roll back?"},
 	} {

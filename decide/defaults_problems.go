@@ -82,6 +82,12 @@ func (c *critic) sites() {
 		if p.Load < 0 {
 			c.say(at+".load", "%d is negative; leave it out where it is not known", p.Load)
 		}
+		switch {
+		case p.LoadPerAnswer < 0 || p.LoadPerAnswer > maxPerAnswer:
+			c.say(at+".load_per_answer", "%d is out of range; allowed: 1 to %d, or leave it out", p.LoadPerAnswer, maxPerAnswer)
+		case p.LoadPerAnswer > 0 && p.Load > 0:
+			c.say(at+".load_per_answer", "is one source of the load while the site reports none, and load: another; name one")
+		}
 		c.spill(at, p)
 		c.owns(i, p)
 		c.paths(i, p)

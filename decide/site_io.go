@@ -182,6 +182,8 @@ type Beat struct {
 	// Cuts are those of its routes that are not done yet, or of which the ledger may
 	// not know what they came to; [CutsTold] at most.
 	Cuts []CutTold `json:"cuts,omitempty"`
+	// Led is what the node's server of names counted; nil where it has none.
+	Led *LedTold `json:"led,omitempty"`
 }
 
 // Speaker orders beats by who says them: site, then node.

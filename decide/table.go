@@ -50,6 +50,9 @@ type Place struct {
 	Capacity int64 `yaml:"capacity" json:"capacity,omitempty"`
 	// Load that the site usually carries, for as long as nobody reports it; 0 is not known.
 	Load int64 `yaml:"load" json:"load,omitempty"`
+	// LoadPerAnswer is the load that names bring with one answer a second which leads
+	// here, for as long as the site itself reports none; 0 is not known. See led.go.
+	LoadPerAnswer int64 `yaml:"load_per_answer" json:"load_per_answer,omitempty"`
 	// Spill says where its load goes when it leaves. Of what is left out, and of
 	// shares of sites that do not announce then, the worst is assumed.
 	Spill []Spill `yaml:"spill" json:"spill,omitempty"`

@@ -281,6 +281,8 @@ type SiteNow struct {
 	// Cuts are those of its routes that are not done yet, or of which the ledger may
 	// not know what they came to.
 	Cuts []CutTold `json:"cuts,omitempty"`
+	// Led is what its server of names counted; nil where it has none.
+	Led *LedTold `json:"led,omitempty"`
 }
 
 // Together is what the nodes of a site say as one: it acts on what the last of them

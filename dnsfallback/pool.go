@@ -74,9 +74,9 @@ type counter struct {
 type Given struct {
 	// Choice is the name, or the pool; Member one of its members, "fallback" or "anycast".
 	Choice, Member string
-	// Site of the member; empty if it has none.
-	Site  string
-	Count uint64
+	// Site and Service of the member; empty if it has none.
+	Site, Service string
+	Count         uint64
 }
 
 // countOn goes on counting where the policy before stopped, for what has kept its
@@ -104,7 +104,9 @@ func (p *Policy) inherit(old *Policy) {
 // There are no more than the settings have.
 func (t *Table) Given() []Given {
 	var out []Given
-	t.policy.eachMember(func(o *pool, m *member) { out = append(out, Given{o.name, m.name, m.site, m.given.n.Load()}) })
+	t.policy.eachMember(func(o *pool, m *member) {
+		out = append(out, Given{o.name, m.name, m.site, m.service, m.given.n.Load()})
+	})
 	return out
 }
 

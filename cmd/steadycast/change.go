@@ -366,7 +366,7 @@ func unproven(got *api.Units, ch *change, fence steadycast.Fence) (missing strin
 			return u.Unit.String() + " is not there yet", u.Unit
 		case !u.Proven:
 			return u.Unit.String() + ": " + u.Unproven, u.Unit
-		case u.Cut != nil && !u.Wanted && (u.Cut.Counted || u.Cut.State == decide.CutFailed) && u.Cut.State != decide.CutComplete && len(u.Cut.Why) > 0:
+		case u.Cut != nil && !u.Wanted && (u.Cut.Measured && u.Cut.State == decide.CutInProgress || u.Cut.State == decide.CutFailed) && len(u.Cut.Why) > 0:
 			return fmt.Sprintf("%s: the cut is %s: %s", u.Unit, u.Cut.State, u.Cut.Why[0]), u.Unit
 		}
 	}

@@ -27,6 +27,9 @@ func TestWaitForACut(t *testing.T) {
 		{"a router keeps it", api.Unit{Unproven: "tor1 still has it"}, "tor1 still has it"},
 		{"nothing is counted", api.Unit{Proven: true, Cut: cutIn(decide.CutInProgress, false, "target well for 3s of 10s")}, ""},
 		{"one client stays", api.Unit{Proven: true, Cut: cutIn(decide.CutInProgress, true, "residual: 50 a second still come here")}, "the cut is in progress: residual: 50 a second"},
+		{"a name leads here, and nobody counts packets", api.Unit{Proven: true, Cut: &api.Cut{Cut: decide.Cut{State: decide.CutInProgress, Measured: true, Why: []string{"residual: 3 answers"}}}},
+			"the cut is in progress: residual: 3 answers"},
+		{"names are counted, packets not, and no more can be known", api.Unit{Proven: true, Cut: &api.Cut{Cut: decide.Cut{State: decide.CutUnmeasured, Measured: true, Why: []string{"nothing counts"}}}}, ""},
 		{"who took over fails", api.Unit{Proven: true, Cut: cutIn(decide.CutFailed, true, "target: ams: web is unhealthy. Roll back?")}, "the cut is failed: target: ams"},
 		{"complete", api.Unit{Proven: true, Cut: cutIn(decide.CutComplete, true)}, ""},
 		{"announced, where an older cut is not over yet", api.Unit{Proven: true, Wanted: true, Cut: cutIn(decide.CutInProgress, true, "residual")}, ""},
@@ -79,5 +82,5 @@ func TestCutGivenUp(t *testing.T) {
 }
 
 func cutIn(state decide.CutState, counted bool, why ...string) *api.Cut {
-	return &api.Cut{Cut: decide.Cut{State: state, Counted: counted, Why: why}}
+	return &api.Cut{Cut: decide.Cut{State: state, Counted: counted, Measured: counted, Why: why}}
 }

@@ -46,6 +46,9 @@ type Options struct {
 	LoadTarget, LoadQuery string
 	// LoadFile is where what the site carries is written; empty where nobody does.
 	LoadFile string
+	// Led asks the server of names on this node whom its answers led where; nil if
+	// there is none.
+	Led func(context.Context) (api.Led, error)
 	// Names is the server of names on this node; the zero value if there is none.
 	Names Names
 	// Ledger is [ledger.Local] in solo, a [ledger.Client] in a fleet.
@@ -153,8 +156,9 @@ type Agent struct {
 		at  steadycast.Fence
 		ack decide.Ack
 	}
-	cuts   cuts // what became of routes that left
-	dirty  bool // something is worth showing before the next beat
+	cuts   cuts                        // what became of routes that left
+	led    atomic.Pointer[ledRecently] // whom this node's names lead where; nil is not known
+	dirty  bool                        // something is worth showing before the next beat
 	alarms alarms
 
 	// ── shared ──
@@ -264,6 +268,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	var keeper sync.WaitGroup
 	if a.o.LoadFile != "" {
 		helpers.Go(func() { a.watchLoad(ctx, a.o.LoadFile) })
+	}
+	if a.o.Led != nil {
+		helpers.Go(func() { a.watchLed(ctx) })
 	}
 	if a.o.StateDir != "" && a.o.Derive != nil {
 		helpers.Go(func() { a.watchSeal(ctx) })
@@ -518,6 +525,7 @@ func (a *Agent) beat() {
 	b := a.site.Beat()
 	b.Cuts = a.cuts.judge.Tell(a.now(), a.o.Node)
 	b.Revision = a.acting
+	b.Led = a.ledTold()
 	a.beats++
 	b.Seq = a.beats
 	a.o.Ledger.Beat(b)

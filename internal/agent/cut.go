@@ -217,9 +217,11 @@ func (a *Agent) takers(f *decide.CutFacts, view *decide.View) {
 		}
 	}
 	if !heard {
+		f.Unasked = o == nil || o.err == nil
 		f.Behind = []string{"the ledger, which cannot be asked how far the others are"}
 		return
 	}
+	f.Led, f.LedBy, f.Named = decide.LedTo(o.sites, f.Unit.Site, view.Table.ServicesAt(f.Unit.Site, f.Unit.Prefix))
 	fence := a.fenceOf(f)
 	for _, site := range view.Table.Announcers() {
 		x, ok := decide.Together(o.sites, site, api.Stale)

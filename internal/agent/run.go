@@ -67,6 +67,11 @@ func Daemon(ctx context.Context, p *role.Process, o DaemonOptions) error {
 		},
 	}
 	opts.LoadPackets, opts.LoadTarget, opts.LoadQuery = cfg.Node.LoadPackets, cfg.Node.Load.Prometheus, cfg.Node.Load.Query
+	if len(cfg.Node.DNS.Listen) > 0 && cfg.Node.Mode == "fleet" {
+		led, done := askLed(cfg.Node.DNSSocket)
+		defer done()
+		opts.Led = led
+	}
 	if cfg.Node.Count == "nftables" {
 		c, err := count.Open("steadycast")
 		if err != nil {

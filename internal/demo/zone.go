@@ -178,6 +178,13 @@ func (n *zone) Status() dns.Status {
 	return s
 }
 
+// Led is whom the demo's names led where.
+func (n *zone) Led() api.Led {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return dns.LedBy(n.now.table, n.began)
+}
+
 // Resolve for `steadycast dns resolve`. The demo's names are not in its ledger's
 // table, so no other revision has any.
 func (n *zone) Resolve(_ context.Context, name, typ string, client netip.Prefix, revision uint64) (dns.Resolved, error) {

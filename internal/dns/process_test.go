@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -273,6 +274,11 @@ func TestLife(t *testing.T) {
 	var s Status
 	if err := get("dns/status", nil, &s); err != nil || !s.Answering || s.Zones[0] != "example.com" || len(s.Addresses) != 1 || s.Wrong != "" {
 		t.Errorf("status %+v, %v", s, err)
+	}
+
+	var led api.Led
+	if err := get("dns/led", nil, &led); err != nil || led.Began.IsZero() || !slices.ContainsFunc(led.Led, func(l api.LedTo) bool { return l.Site == "fra" && l.Count > 0 }) {
+		t.Errorf("whom it led where: %+v, %v", led, err)
 	}
 
 	var lines []Query

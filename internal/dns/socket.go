@@ -75,15 +75,18 @@ const askPatience = 10 * time.Second
 // Teller is a server of names that tells of itself.
 type Teller interface {
 	Status() Status
+	// Led is whom its answers led where.
+	Led() api.Led
 	// Resolve explains what a client is answered, by the table in use or, if revision
 	// is not 0, by another of the policy in the present state.
 	Resolve(ctx context.Context, name, typ string, client netip.Prefix, revision uint64) (Resolved, error)
 }
 
-// Handler answers GET /v1/dns/status and /v1/dns/resolve.
+// Handler answers GET /v1/dns/status, /v1/dns/led and /v1/dns/resolve.
 func Handler(t Teller) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/dns/status", func(w http.ResponseWriter, _ *http.Request) { api.Answer(w, t.Status(), nil) })
+	mux.HandleFunc("GET /v1/dns/led", func(w http.ResponseWriter, _ *http.Request) { api.Answer(w, t.Led(), nil) })
 	mux.HandleFunc("GET /v1/dns/resolve", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), askPatience)
 		defer cancel()

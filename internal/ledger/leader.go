@@ -53,6 +53,7 @@ type heard struct {
 	beat decide.Beat
 	at   time.Duration
 	load burden
+	led  []ledTo // in order of site
 }
 
 // absent is a unit that beats do not name, since when.
@@ -92,13 +93,14 @@ func (l *leader) applied(now time.Duration) { l.last, l.view = now, l.fleet.View
 // hear takes a beat whose age counts from an instant. One that was said before
 // another that came is late and says nothing.
 func (l *leader) hear(now time.Duration, b decide.Beat) {
+	b.Led = b.Led.Sound()
 	i, ok := slices.BinarySearchFunc(l.beats, b, func(h heard, b decide.Beat) int { return h.beat.Speaker(b) })
 	switch {
 	case !ok:
-		l.beats = slices.Insert(l.beats, i, heard{b, now, l.carries(burden{}, now, b)})
+		l.beats = slices.Insert(l.beats, i, heard{b, now, l.carries(burden{}, now, b), l.leads(nil, b)})
 	case !b.Late(l.beats[i].beat, now-l.beats[i].at):
 		now = max(now, l.beats[i].at) // said later, so no older
-		l.beats[i] = heard{b, now, l.carries(l.beats[i].load, now, b)}
+		l.beats[i] = heard{b, now, l.carries(l.beats[i].load, now, b), l.leads(l.beats[i].led, b)}
 	}
 }
 

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -61,6 +62,11 @@ func (l *leader) loads(now time.Duration) []decide.Load {
 		}
 		if known {
 			ls = append(ls, sum)
+		}
+	}
+	for _, x := range l.ledLoads(now) {
+		if i, ok := slices.BinarySearchFunc(ls, x.Site, func(a decide.Load, site string) int { return cmp.Compare(a.Site, site) }); !ok {
+			ls = slices.Insert(ls, i, x)
 		}
 	}
 	return ls

@@ -359,6 +359,9 @@ func (s *Site) node(now Now, u *unit, wake *deadline) {
 	if was != "" && u.aside == "" {
 		s.place(now, u)
 	}
+	if now < u.warm && u.kin.normal() {
+		u.warm, u.reason = 0, "announced: a sibling was announced all along"
+	}
 	if at, ok := u.kin.Wake(); ok {
 		wake.by(max(at, now+1))
 	}
@@ -423,6 +426,7 @@ const minNodesGuard = "min_nodes"
 func (s *Site) hello(u *unit) *Hello {
 	h := u.kin.Hello()
 	h.Announcing = h.Announcing && u.announced && u.onWire
+	h.Normal = h.Announcing && u.stance(s.now) == steadycast.Normal
 	return &h
 }
 

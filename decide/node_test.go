@@ -111,8 +111,13 @@ func (c *camp) start(n *tent) {
 	if n.inc > 0 {
 		off = time.Second
 	}
+	c.startAfter(n, off, c.now-Now(n.inc+1)*time.Hour) // nobody's clock is another's
+}
+
+// startAfter does the same for one that was off for so long, with a clock that began then.
+func (c *camp) startAfter(n *tent, off, began Now) {
 	n.inc++
-	n.began = c.now - Now(n.inc)*time.Hour // nobody's clock is another's
+	n.began = began
 	n.m = NewSite(SiteOptions{Name: n.site, Node: n.node, Incarnation: n.inc, Table: c.table, Off: off, Fence: n.set.Fence})
 	n.set.Incarnation = min(n.set.Incarnation, n.inc)
 	c.step(n, Proved{Actual: c.actual(n)})
@@ -435,7 +440,7 @@ func TestNodesText(t *testing.T) {
 	}
 }
 
-// command: DURATION | dead|well|restart NODE… | cut|mend NODE NODE | ledger off|on | show
+// command: DURATION | dead|well|restart|lost NODE… | first | cut|mend NODE NODE | ledger off|on | show
 // | order withdraw|drain|announce NODE [force] [for DURATION] | clear NODE
 func (c *camp) command(w []string, out *strings.Builder) {
 	if d, err := time.ParseDuration(w[0]); err == nil {
@@ -450,6 +455,24 @@ func (c *camp) command(w []string, out *strings.Builder) {
 	case "restart":
 		for _, n := range w[1:] {
 			c.start(c.find(n))
+		}
+	case "lost": // its host was off for an hour
+		for _, n := range w[1:] {
+			n := c.find(n)
+			n.set.Routes = nil
+			c.startAfter(n, time.Hour, c.now)
+		}
+	case "first": // the first start of each, with nothing in the ledger
+		for _, n := range c.at {
+			n.set = steadycast.RouteSet{}
+			n.inc = 0
+		}
+		c.mail = nil
+		c.fleet = NewFleet()
+		d := c.table.WithDefaults()
+		c.apply(Entry{Kind: KindGenesis, Table: &d})
+		for _, n := range c.at {
+			c.startAfter(n, -1, c.now)
 		}
 	case "cut", "mend":
 		a, b := c.find(w[1]), c.find(w[2])

@@ -347,6 +347,11 @@ func (s *Siblings) stay() int {
 	return n
 }
 
+// normal: a sibling announces as attractively as ever, by what was heard lately.
+func (s *Siblings) normal() bool {
+	return slices.ContainsFunc(s.peers, func(p sibling) bool { return s.fresh(&p) && p.hello.Announcing && p.hello.Normal })
+}
+
 // press carries the open request on: it leaves, waits, asks again, or ends it.
 func (s *Siblings) press() {
 	r := s.request

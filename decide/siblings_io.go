@@ -43,6 +43,8 @@ type SelfSeen struct {
 type Hello struct {
 	Node       string `json:"node"`
 	Announcing bool   `json:"announcing,omitempty"`
+	// Normal: it announces as attractively as ever, and not for its first minute.
+	Normal bool `json:"normal,omitempty"`
 	// Left: it took its own route away, that long ago; also when it is back since.
 	Left    bool          `json:"left,omitempty"`
 	LeftAgo time.Duration `json:"left_ago_ns,omitempty"`

@@ -109,8 +109,13 @@ func (u *unit) wakes(s *Site, now Now, wake *deadline) {
 	if at := s.resortAt(); !u.announced && now < at {
 		wake.by(at)
 	}
-	if !u.announced && u.view.Phase == steadycast.In && now < s.o.Jitter {
-		wake.by(s.o.Jitter)
+	if !u.announced && u.view.Phase == steadycast.In {
+		if now < s.o.Jitter {
+			wake.by(s.o.Jitter)
+		}
+		if s.several() && now < helloFor {
+			wake.by(helloFor)
+		}
 	}
 }
 
@@ -293,6 +298,7 @@ func (s *Site) raise(f steadycast.Fence) {
 func (s *Site) see(u *unit) {
 	old := u.view
 	u.view = viewOf(&s.view, u.id)
+	u.out = u.out || s.view.Fence != steadycast.Fence{} && u.view.Phase != steadycast.In
 	s.obey(u, old)
 }
 

@@ -39,7 +39,8 @@ type unit struct {
 	mine steadycast.Order // over this node alone; of kind none where there is none
 	goes bool             // by that it is to leave now, as its siblings let it
 
-	warm Now // depreferred until then, after a cold resume
+	warm Now  // depreferred until then, after a cold resume
+	out  bool // the ledger has counted it as not in since this agent started
 
 	retryAt Now // no new request for retryOf before
 	retryOf steadycast.Action
@@ -249,6 +250,8 @@ func (s *Site) resume(now Now, u *unit) {
 		u.reason = "counted in, resumes after passing local rounds"
 	case cold && now < s.o.Jitter:
 		u.reason = "counted in, resumes after this start's jitter of " + seconds(s.o.Jitter)
+	case cold && s.several() && now < helloFor:
+		u.reason = "counted in, resumes when its siblings have been heard, or are silent"
 	default:
 		why := "resumed: the ledger counts it in and the local rounds pass"
 		if cold {
@@ -259,8 +262,13 @@ func (s *Site) resume(now Now, u *unit) {
 	}
 }
 
-// cold: this is the unit's first announcement since a long or unknown absence.
+// cold: this is the unit's first announcement since a long or unknown absence, and
+// not beside a sibling that is announced as ever: the site's clients are there already.
+// Nor after a return that this node has heard of, for that had the guards' leave.
 func (s *Site) cold(u *unit) bool {
+	if u.out || u.kin != nil && u.kin.normal() {
+		return false
+	}
 	if u.ever || s.o.Off < 0 {
 		return !u.ever
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -189,6 +190,56 @@ func TestFailedSyncIsSaid(t *testing.T) {
 	l.Close()
 	if onDisk(t, dir).Hash() != l.fleet.Hash() {
 		t.Error("the state on disk is another")
+	}
+}
+
+// TestFolderNotSynced: a new file whose name may not be on disk counts as none. Until
+// one is that does, nothing is granted; then all that was answered is in it.
+func TestFolderNotSynced(t *testing.T) {
+	for _, after := range []string{"a failed withdrawal", "many entries"} {
+		t.Run(after, func(t *testing.T) {
+			dir := t.TempDir()
+			l, book := mustOpen(t, dir, policy("fra"))
+			fra := &site{t: t, l: l, name: "fra"}
+			fra.up()
+			var broken atomic.Bool
+			var tried atomic.Int64
+			broken.Store(true)
+			pause(l, func() {
+				l.disk.syncFolder = func(dir string) error {
+					if tried.Add(1); broken.Load() {
+						return &os.PathError{Op: "fsync", Path: dir, Err: syscall.EIO}
+					}
+					return syncDir(dir)
+				}
+			})
+			if after == "many entries" {
+				pause(l, func() { l.entries = shortenEvery })
+			} else {
+				disk := slow(t, l)
+				if permitted(fra.ask(fra.request(steadycast.Withdraw))) != steadycast.Withdraw {
+					t.Fatal("no leave")
+				}
+				<-disk.begun
+				disk.let <- &os.PathError{Op: "fdatasync", Path: "journal", Err: syscall.EIO}
+			}
+			until(t, "it to make a new file", func() bool { return tried.Load() > 0 })
+			if a, err := l.Ask(t.Context(), fra.request(steadycast.Return)); err == nil {
+				t.Fatalf("it grants on: %+v", a)
+			}
+			if n := book.count("cannot write"); n != 1 {
+				t.Errorf("said %d times: %q", n, book.lines)
+			}
+			broken.Store(false)
+			until(t, "it to write again, though nobody asks it anything", func() bool { return book.count("can write again") == 1 })
+			if _, err := l.Do(t.Context(), decide.KindFreeze, decide.Scope{Site: "fra"}, "ann", "test"); err != nil {
+				t.Error(err)
+			}
+			l.Close()
+			if onDisk(t, dir).Hash() != l.fleet.Hash() {
+				t.Error("the state on disk is another")
+			}
+		})
 	}
 }
 

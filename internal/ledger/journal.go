@@ -72,6 +72,8 @@ type journal struct {
 	full  bool  // the last append failed
 	ahead bool  // the last record is written, and not yet on disk for certain
 	lost  bool  // such a record may never come to disk: only a new file can be trusted
+
+	syncFolder func(dir string) error // syncDir, but for tests
 }
 
 // append writes one record and returns when it is on disk. On an error nothing
@@ -149,7 +151,9 @@ func plain(err error) error {
 func (j *journal) path() string { return filepath.Join(j.dir, journalName) }
 
 // shorten replaces the file by one that holds only a snapshot, or only the
-// heading when there is none yet. On an error the old file goes on.
+// heading when there is none yet. On an error the old file goes on; or the new one,
+// where only its name may not outlive the machine: then it must be made anew before
+// anything in it counts, for what the disk has of the folder is unknown.
 func (j *journal) shorten(snapshot []byte) error {
 	data, err := json.Marshal(j.who)
 	if err != nil {
@@ -184,9 +188,17 @@ func (j *journal) shorten(snapshot []byte) error {
 		_ = j.f.Close() // it has no name any more
 	}
 	j.f, j.size, j.room = diskFile{f}, int64(len(data)), 0
-	j.dirty, j.full, j.ahead, j.lost = false, false, false, false
+	j.dirty, j.full, j.ahead, j.lost = false, false, true, true
 	j.takeRoom()
-	return syncDir(j.dir)
+	folder := syncDir
+	if j.syncFolder != nil {
+		folder = j.syncFolder
+	}
+	if err := folder(j.dir); err != nil {
+		return fmt.Errorf("%s: %w", j.dir, plain(err))
+	}
+	j.ahead, j.lost = false, false
+	return nil
 }
 
 // reopen goes on with an existing file whose first size bytes are good.

@@ -113,15 +113,42 @@ func (b *Backend) Revision(ctx context.Context, revision uint64) (decide.Table, 
 	return t, err
 }
 
-// BreakGlass orders this node's own site out or in while there is no ledger.
+// BreakGlass orders this node's own site out or in while there is no ledger. Where
+// several nodes of a site are in this process, what is for the site is for each.
 func (b *Backend) BreakGlass(ctx context.Context, who api.Caller, o steadycast.Order) error {
 	o.Actor = who.String()
+	if len(b.Agents) == 1 {
+		return b.Agents[0].BreakGlass(ctx, o)
+	}
+	var failed []error
+	found, ended, together := false, false, 0
 	for _, a := range b.Agents {
-		if a.o.Site == o.Site || len(b.Agents) == 1 {
-			return a.BreakGlass(ctx, o)
+		if a.o.Site == o.Site {
+			together++
 		}
 	}
-	return &api.Error{Code: api.CodeNotFound, Message: "no node of site " + o.Site + " is here"}
+	for _, a := range b.Agents {
+		if a.o.Site != o.Site || o.Node != "" && a.o.Node != o.Node {
+			continue
+		}
+		found = true
+		own := o
+		if together > 1 {
+			own.Node = a.o.Node
+		}
+		err := a.BreakGlass(ctx, own)
+		if err == nil && o.Kind == steadycast.OrderNone {
+			ended = true
+		}
+		failed = append(failed, err)
+	}
+	if ended {
+		return nil // at the others nothing stood
+	}
+	if !found {
+		return &api.Error{Code: api.CodeNotFound, Message: "no node " + o.Target() + " is here"}
+	}
+	return errors.Join(failed...)
 }
 
 // Guards says what every guard would answer now.

@@ -100,6 +100,39 @@ func TestLastServingNodeDies(t *testing.T) {
 	})
 }
 
+// Where one process holds several nodes of a site, breaking the glass for the site is
+// for each of them, and for one of them it is for that one, whichever comes first.
+func TestGlassOfNodesInOneProcess(t *testing.T) {
+	inFleet(t, func(f *together) {
+		pair := f.pair()
+		b := &Backend{Agents: []*Agent{pair["ams"], pair["ams-2"]}}
+		f.led.gone.Store(true)
+		f.wires(20*time.Second, "ams=normal", "ams-2=normal")
+		breaks := func(kind steadycast.OrderKind, node string) error {
+			return b.BreakGlass(f.Context(), api.Caller{}, steadycast.Order{Kind: kind, Site: "ams", Node: node, Reason: "smoke in the rack", Force: true})
+		}
+		for _, x := range []struct {
+			kind  steadycast.OrderKind
+			node  string
+			wires []string
+		}{
+			{steadycast.OrderWithdraw, "ams-2", []string{"ams=normal", "ams-2=gone"}},
+			{steadycast.OrderNone, "", []string{"ams=normal", "ams-2=normal"}}, // it stood at one of them
+			{steadycast.OrderWithdraw, "", []string{"ams=gone", "ams-2=gone"}},
+			{steadycast.OrderNone, "ams-1", []string{"ams=normal", "ams-2=gone"}},
+		} {
+			if err := breaks(x.kind, x.node); err != nil {
+				t.Fatalf("%s %q: %v", x.kind, x.node, err)
+			}
+			f.wires(time.Minute, x.wires...)
+		}
+		var e *api.Error
+		if err := breaks(steadycast.OrderWithdraw, "ams-9"); !errors.As(err, &e) || e.Code != api.CodeNotFound {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 // Breaking the glass at a site of several nodes is about the node whose socket it is.
 // The ledger learns of that node alone, and no route of its sibling moves.
 func TestGlassOfOneNode(t *testing.T) {

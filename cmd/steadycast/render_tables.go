@@ -69,7 +69,7 @@ func renderSites(s style, page *api.Page[api.SiteRow]) string {
 		}
 		if r.Nodes > 0 {
 			said := fmt.Sprintf("%d nodes", r.Nodes)
-			if !r.Far && r.Announcing > 0 {
+			if r.NodesTold {
 				said = fmt.Sprintf("%d of %d nodes announce", r.Nodes-r.NodesOut, r.Nodes)
 			}
 			note = strings.TrimPrefix(note+"; "+said, "; ")

@@ -149,7 +149,7 @@ func (s *Server) getStatus(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := snap.Status()
+	st := s.withNodes(r.Context(), snap).Status()
 	if site := r.FormValue("site"); site != "" {
 		st.Rows = filter(st.Rows, func(row Row) bool { return row.Unit.Site == site })
 	}
@@ -158,7 +158,7 @@ func (s *Server) getStatus(r *http.Request) (any, error) {
 
 func (s *Server) getSites(r *http.Request) (any, error) {
 	_, err := query(r)
-	snap := s.snapshot()
+	snap := s.withNodes(r.Context(), s.snapshot())
 	return Page[SiteRow]{snap.At, snap.SiteRows()}, err
 }
 

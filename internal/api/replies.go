@@ -73,10 +73,11 @@ type SiteRow struct {
 	PeersUp    int `json:"peers_up"`
 	Peers      int `json:"peers"`
 	// Nodes of the site, 0 where it has one; NodesOut of them are known not to announce
-	// some prefix that the site announces, or are not heard.
-	Nodes    int    `json:"nodes,omitempty"`
-	NodesOut int    `json:"nodes_out,omitempty"`
-	Speaker  string `json:"speaker"` // up, lost, unknown; none at a witness
+	// some prefix that the site announces, or are not heard. NodesTold: that is known.
+	Nodes     int    `json:"nodes,omitempty"`
+	NodesOut  int    `json:"nodes_out,omitempty"`
+	NodesTold bool   `json:"nodes_told,omitempty"`
+	Speaker   string `json:"speaker"` // up, lost, unknown; none at a witness
 	// Heard is when it was last heard; zero if never.
 	Heard time.Time `json:"heard,omitzero"`
 	// Far: another node's site, of which the ledger's count is all that is known here.
@@ -117,6 +118,7 @@ func (s *Snapshot) SiteRows() []SiteRow {
 				if row.State.Announces() {
 					r.Announcing++
 					r.NodesOut = max(r.NodesOut, row.NodesOut)
+					r.NodesTold = r.NodesTold || row.Nodes > 0
 				}
 				if row.Far {
 					r.Far, r.Heard = true, row.Heard

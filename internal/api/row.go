@@ -57,7 +57,7 @@ type Row struct {
 	PeersUp  int `json:"peers_up"`
 	Peers    int `json:"peers"`
 	// Nodes of the site where it has several, and how many of them are known not to
-	// announce, or not heard; zero of another site.
+	// announce, or not heard; zero of another site of which the ledger cannot be asked.
 	Nodes    int  `json:"nodes,omitempty"`
 	NodesOut int  `json:"nodes_out,omitempty"`
 	amiss    int  // of those, the ones that nobody ordered out

@@ -66,6 +66,12 @@ func (x *index) farRow(r Row, v *decide.UnitView) Row {
 	default:
 		r.State = Withdrawn
 	}
+	if nodes := x.s.farNodes(v.Unit); nodes != nil && v.Phase == steadycast.In {
+		r.Nodes, r.NodesOut, r.amiss = len(nodes), nodesOut(nodes), nodesAmiss(nodes)
+		if r.NodesOut > 0 {
+			said = append(said, NodesText(nodes))
+		}
+	}
 	r.Why = strings.Join(said, "; ")
 	return r
 }

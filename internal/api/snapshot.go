@@ -37,6 +37,9 @@ type Snapshot struct {
 	Skewed int `json:"table_skewed_nodes,omitempty"`
 	// Mesh is this node's end of the links between nodes; nil where it has none.
 	Mesh *Mesh `json:"mesh,omitempty"`
+
+	// heardOf is what the ledger heard of each node, where it was asked; see farNodes.
+	heardOf []decide.SiteNow
 }
 
 // Mesh is how the links to other nodes stand, with counters since the daemon started.

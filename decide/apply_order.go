@@ -198,7 +198,7 @@ func (a *applying) orderClear(s Scope) string {
 	was := a.Orders
 	lifted := a.lift(s, nil)
 	if len(lifted) == 0 {
-		a.refuse(orderGuard, fmt.Sprintf("no order stands over %s", s), "")
+		a.refuse(orderGuard, fmt.Sprintf("no order stands over %s", s), a.undrainNodes(s))
 		return ""
 	}
 	for _, unit := range lifted {

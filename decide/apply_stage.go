@@ -180,32 +180,55 @@ func NoteAck(list []Ack, k Ack) []Ack {
 	return slices.Insert(list, i, k)
 }
 
-// unready lists the sites that announce and have not said yes to the staged
-// table, each with the reason.
+// unready lists the sites that announce and have not said yes to the staged table,
+// each with the reason; of a site of several nodes those nodes, as SITE/NODE. What is
+// not heard may announce, so only a person's order takes a node off the list.
 func (s *state) unready(waived []string) []string {
 	var out []string
 	for _, site := range s.Table.Announcers() {
 		if slices.Contains(waived, site) || !s.announces(site) {
 			continue
 		}
-		yes, no := 0, ""
+		place, _ := s.Table.Place(site)
+		said := map[string]bool{}
 		for _, k := range s.Acks {
-			switch {
-			case k.Site != site:
-			case k.Refusal != "":
-				no = k.Node + " refuses: " + k.Refusal
-			default:
-				yes++
+			name := site
+			if place.several() {
+				name = steadycast.Order{Site: site, Node: k.Node}.Target()
+			}
+			if k.Site != site || slices.Contains(waived, name) {
+				continue
+			}
+			said[k.Node] = true
+			if k.Refusal != "" {
+				out = append(out, fmt.Sprintf("%s (%s refuses: %s)", name, k.Node, k.Refusal))
 			}
 		}
-		if no == "" && yes == 0 {
-			no = "nothing heard"
+		if !place.several() {
+			if len(said) == 0 {
+				out = append(out, site+" (nothing heard)")
+			}
+			continue
 		}
-		if no != "" {
-			out = append(out, site+" ("+no+")")
+		for _, n := range place.Nodes {
+			if name := (steadycast.Order{Site: site, Node: n.Name}).Target(); !said[n.Name] && !slices.Contains(waived, name) && !s.outByOrder(site, n.Name) {
+				out = append(out, name+" (nothing heard)")
+			}
 		}
 	}
+	slices.Sort(out)
 	return out
+}
+
+// outByOrder: orders take a node out of everything that its site is counted in for.
+func (s *state) outByOrder(site, node string) bool {
+	return !slices.ContainsFunc(s.Units, func(u unitState) bool {
+		if u.Unit.Site != site || u.Phase != steadycast.In {
+			return false
+		}
+		o := s.nodeOrderOver(node, u.Unit)
+		return o == nil || !outBy(o.Order.Kind)
+	})
 }
 
 // keepsAnswers refuses the staged table if a node says that it leaves names
@@ -246,8 +269,8 @@ func (a *applying) activate(revision uint64, waive []string, force bool, within 
 		return ""
 	}
 	if not := a.unready(waive); len(not) > 0 {
-		a.refuse(acksGuard, fmt.Sprintf("%d announcing sites have not said yes to revision %d: %s", len(not), revision, list(not)),
-			"--waive SITE for those that may go without")
+		a.refuse(acksGuard, fmt.Sprintf("%d that announce have not said yes to revision %d: %s", len(not), revision, list(not)),
+			"--waive SITE, or SITE/NODE, for those that may go without")
 		return ""
 	}
 	t := a.Staged.Table

@@ -44,8 +44,8 @@ type Entry struct {
 	Charter  *Charter             `json:"charter,omitempty"`
 	// Acks are what nodes say of the table that is staged.
 	Acks []Ack `json:"acks,omitempty"`
-	// Revision is that of the staged table which comes into force, Waive the sites
-	// that may go without having said yes, and Force passes the floors.
+	// Revision is that of the staged table which comes into force, Waive the sites,
+	// or SITE/NODE, that may go without having said yes, and Force passes the floors.
 	Revision uint64   `json:"revision,omitempty"`
 	Waive    []string `json:"waive,omitempty"`
 	Force    bool     `json:"force,omitempty"`

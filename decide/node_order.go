@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/steadycast/steadycast"
 )
@@ -249,6 +250,20 @@ func (a *applying) liftNode(s Scope, prefixes []netip.Prefix) (lifted []steadyca
 	return lifted
 }
 
+// undrainNodes is how to end the orders that stand over single nodes in a scope, which
+// those over sites do not touch; empty where there are none.
+func (a *applying) undrainNodes(s Scope) string {
+	var how []string
+	for i := range a.NodeOrders {
+		o := &a.NodeOrders[i]
+		if slices.ContainsFunc(a.Units, func(u unitState) bool { return o.covers(u.Unit) && s.Covers(u.Unit) }) {
+			how = append(how, "steadycast undrain "+o.Order.Target())
+		}
+	}
+	slices.Sort(how)
+	return strings.Join(slices.Compact(how), ", ")
+}
+
 // clearNode ends the orders over one node before their time.
 func (a *applying) clearNode(s Scope) {
 	if !a.knownNode(s.Site, s.Node) {
@@ -304,12 +319,28 @@ func (a *applying) freed(was []StandingOrder, node string, u *unitState) bool {
 	return false
 }
 
-// settleNodeOrders drops those over nodes that are no longer one of several.
+// settleNodeOrders ends those over nodes that are no longer one of several. Where such
+// a node was the last of its site, the site may return without owing what automation
+// would owe.
 func (a *applying) settleNodeOrders() {
-	a.NodeOrders = keep(a.NodeOrders, func(o StandingOrder) bool {
+	was := a.NodeOrders
+	stays := func(o StandingOrder) bool {
 		p, _ := a.Table.Place(o.Order.Site)
 		return p.several() && p.has(o.Order.Node) && slices.ContainsFunc(a.Units, func(u unitState) bool { return o.covers(u.Unit) })
-	})
+	}
+	a.NodeOrders = keep(a.NodeOrders, stays)
+	for i := range was {
+		if stays(was[i]) {
+			continue
+		}
+		o := was[i].Order
+		for j := range a.Units {
+			if u := &a.Units[j]; was[i].covers(u.Unit) {
+				a.freed(was, o.Node, u)
+				a.event(nodeOrderEvent(o, u, o.Kind.String(), "automatic", "by the table it is no longer one of several nodes"))
+			}
+		}
+	}
 }
 
 // soundNodeOrders checks of a snapshot what this code relies on.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/steadycast/steadycast"
 )
@@ -84,5 +85,122 @@ func TestTableKeepsNodes(t *testing.T) {
 				t.Errorf("the order over %s has ended", x.ordered)
 			}
 		})
+	}
+}
+
+// A table comes into force by the word of every node that announces, and a site of
+// several is not spoken for by one of them.
+func TestTableWaitsForEveryNode(t *testing.T) {
+	for name, x := range map[string]struct {
+		acks    string // who says yes, or no with a !
+		waive   string
+		ordered string // out before
+		want    string // of the refusal; empty where it passes
+	}{
+		"all":                        {"ams-1 ams-2 ams-3", "", "", ""},
+		"one":                        {"ams-1", "", "", "2 that announce have not said yes to revision 2: ams/ams-2 (nothing heard), ams/ams-3 (nothing heard)"},
+		"all but one":                {"ams-1 ams-3", "", "", "1 that announce have not said yes to revision 2: ams/ams-2 (nothing heard)"},
+		"all but one, waived":        {"ams-1 ams-3", "ams/ams-2", "", ""},
+		"all but two, one waived":    {"ams-1", "ams/ams-2", "", "1 that announce have not said yes to revision 2: ams/ams-3 (nothing heard)"},
+		"none, the site waived":      {"", "ams", "", ""},
+		"another site's node waived": {"ams-1 ams-3", "fra/ams-2", "", "1 that announce have not said yes to revision 2: ams/ams-2 (nothing heard)"},
+		"one says no":                {"ams-1 ams-2! ams-3", "", "", "1 that announce have not said yes to revision 2: ams/ams-2 (ams-2 refuses: no such program)"},
+		"one says no, waived":        {"ams-1 ams-2! ams-3", "ams/ams-2", "", ""},
+		"one is out by order":        {"ams-1 ams-3", "", "ams-2", ""},
+		"who is out by order says no": {"ams-1 ams-2! ams-3", "", "ams-2",
+			"1 that announce have not said yes to revision 2: ams/ams-2 (ams-2 refuses: no such program)"},
+		"one more says no": {"ams-1 ams-2 ams-3 ams-9!", "", "", "1 that announce have not said yes to revision 2: ams/ams-9 (ams-9 refuses: no such program)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCamp(t, 3, 1, "")
+			if x.ordered != "" {
+				if r := c.orderNode(steadycast.Order{Kind: steadycast.OrderWithdraw, Site: "ams", Node: x.ordered, Actor: "ann", Reason: "why not"}); r.Refused != nil {
+					t.Fatal(r.Refused)
+				}
+			}
+			next := c.table.WithDefaults()
+			next.Revision = 2
+			c.apply(Entry{Kind: KindStage, Actor: "ann", Reason: "why not", Table: &next, Decide: &Decide{Seen: c.seen(), Nodes: c.seenNodes()}})
+			acks := []Ack{{Revision: 2, Site: "fra", Node: "fra-1"}, {Revision: 2, Site: "nyc", Node: "nyc-1"}}
+			for _, w := range strings.Fields(x.acks) {
+				k := Ack{Revision: 2, Site: "ams"}
+				var no bool
+				if k.Node, no = strings.CutSuffix(w, "!"); no {
+					k.Refusal = "no such program"
+				}
+				acks = append(acks, k)
+			}
+			c.apply(Entry{Kind: KindAck, Acks: acks})
+			waive := strings.Fields(x.waive)
+			if len(waive) == 0 && (len(c.fleet.View().Unready) > 0) != (x.want != "") {
+				t.Errorf("unready: %q", c.fleet.View().Unready)
+			}
+			r := c.apply(Entry{Kind: KindActivate, Actor: "ann", Reason: "why not", Revision: 2, Waive: waive, Decide: &Decide{Seen: c.seen(), Nodes: c.seenNodes()}})
+			if x.want == "" {
+				if r.Refused != nil || c.fleet.s.Table.Revision != 2 {
+					t.Fatalf("refused: %v; revision %d", r.Refused, c.fleet.s.Table.Revision)
+				}
+				return
+			}
+			if r.Refused == nil || r.Refused.Guard != acksGuard || r.Refused.Text != x.want || c.fleet.s.Table.Revision != 1 {
+				t.Fatalf("%+v, want %q", r.Refused, x.want)
+			}
+		})
+	}
+}
+
+// The order over a node that a table removes ends with it: the history says so, and
+// where that node was the last of its site, the site owes nothing for having left.
+func TestTableEndsOrdersOfNodes(t *testing.T) {
+	c := newCamp(t, 2, 1, "")
+	for _, n := range []string{"ams-2", "ams-1"} {
+		if r := c.orderNode(steadycast.Order{Kind: steadycast.OrderWithdraw, Site: "ams", Node: n, Actor: "ann", Reason: "why not"}); r.Refused != nil {
+			t.Fatal(r.Refused)
+		}
+		c.run(2 * time.Second)
+	}
+	if u := c.fleet.s.unit("ams", pipePrefix); u.Phase != steadycast.Out || u.Pardon != noPardon {
+		t.Fatalf("%+v", u)
+	}
+	next := c.table.WithDefaults()
+	next.Revision = 2
+	next.Sites = slices.Clone(next.Sites)
+	next.Sites[0].Nodes = next.Sites[0].Nodes[1:] // ams-1, the last that left, is no more
+	c.apply(Entry{Kind: KindStage, Actor: "ann", Reason: "why not", Table: &next, Force: true, Decide: &Decide{Seen: c.seen(), Nodes: c.seenNodes()}})
+	r := c.apply(Entry{Kind: KindActivate, Actor: "ann", Reason: "why not", Revision: 2, Waive: []string{"ams", "fra", "nyc"}, Force: true, Decide: &Decide{Seen: c.seen(), Nodes: c.seenNodes()}})
+	if r.Refused != nil || len(c.fleet.s.NodeOrders) != 0 {
+		t.Fatalf("%+v; orders over nodes: %+v", r.Refused, c.fleet.s.NodeOrders)
+	}
+	if u := c.fleet.s.unit("ams", pipePrefix); u.Phase != steadycast.Out || u.Pardon != sparesDamping {
+		t.Errorf("the site that left with it owes what automation would owe: %+v", u)
+	}
+	var ended []string
+	for _, e := range r.Events {
+		if e.Kind == steadycast.EventOrder {
+			ended = append(ended, e.Node+" "+e.From+"→"+e.To)
+		}
+	}
+	if want := []string{"ams-2 withdraw→automatic", "ams-1 withdraw→automatic"}; !slices.Equal(ended, want) {
+		t.Errorf("the history says %q, want %q", ended, want)
+	}
+}
+
+// What is ordered of a site leaves the orders over its nodes alone, and where nothing
+// stands over the site, the answer says what stands over them.
+func TestUndrainOfASiteNamesItsNodes(t *testing.T) {
+	c := newCamp(t, 2, 1, "")
+	c.orderNode(steadycast.Order{Kind: steadycast.OrderWithdraw, Site: "ams", Node: "ams-2", Actor: "ann", Reason: "why not"})
+	r := c.apply(Entry{Kind: KindOrderClear, Actor: "ann", Reason: "done", Scope: &Scope{Site: "ams"}})
+	if r.Refused == nil || r.Refused.Override != "steadycast undrain ams/ams-2" {
+		t.Errorf("%+v", r.Refused)
+	}
+	r = c.apply(Entry{Kind: KindOrderClear, Actor: "ann", Reason: "done", Scope: &Scope{Site: "fra"}})
+	if r.Refused == nil || r.Refused.Override != "" {
+		t.Errorf("%+v", r.Refused)
+	}
+	c.orderNode(steadycast.Order{Kind: steadycast.OrderAnnounce, Site: "ams", Actor: "ann", Reason: "why not"})
+	if len(c.fleet.s.NodeOrders) != 1 {
+		t.Errorf("an order of the site ended that of its node: %+v", c.fleet.s.NodeOrders)
 	}
 }

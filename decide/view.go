@@ -24,7 +24,8 @@ type View struct {
 	// Prefixes in order, with the numbers of their guards.
 	Prefixes []PrefixView `json:"prefixes"`
 	// Staged waits to be activated; Acks are what nodes say of it, in order,
-	// and Unready the sites that announce and have not said yes.
+	// and Unready who announces and has not said yes: SITE, or SITE/NODE where there
+	// are several, each with why.
 	Staged  *Staged  `json:"staged,omitempty"`
 	Acks    []Ack    `json:"acks,omitempty"`
 	Unready []string `json:"unready,omitempty"`

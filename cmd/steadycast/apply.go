@@ -30,7 +30,7 @@ func (f *applyFlags) register(cmd *cobra.Command) {
 	f.common(cmd.Flags())
 	cmd.Flags().DurationVar(&f.within, "confirm-within", 0, "put it on trial: the table before comes back by itself unless steadycast confirm is\nsaid within this time, for example 5m")
 	cmd.Flags().BoolVar(&f.force, "force", false, "pass the guards that the table meets; they are named and recorded")
-	cmd.Flags().StringSliceVar(&f.waive, "waive", nil, "sites that announce and may go without having said yes")
+	cmd.Flags().StringSliceVar(&f.waive, "waive", nil, "SITE or SITE/NODE that announce and may go without having said yes")
 	cmd.Flags().DurationVar(&f.wait, "wait", defaultWait, "how long the nodes may take to say what they make of it")
 }
 
@@ -50,7 +50,7 @@ func newApplyCommand(c *cli) *cobra.Command {
 		Long: `Stage a table, wait until every node that announces has tried it against its own
 host and said what it would change there, and put it into force at one moment for
 all. A node that refuses, or is silent, keeps it from coming into force; --waive
-names the sites that may go without. A table that takes announcements below a
+names sites, or single nodes as SITE/NODE, that may go without. A table that takes announcements below a
 floor, a whole prefix away, or more sites at once than the breaker lets fall, and
 one that leaves a name nobody to answer with, is refused with the numbers.
 
@@ -189,7 +189,7 @@ func (c *cli) applyTable(ctx context.Context, f *applyFlags, verb string, table 
 	if got, err = c.enter(ctx, client, &f.changeFlags, activate); err != nil {
 		var e *api.Error
 		if errors.As(err, &e) && e.Guard == "acks" { // said in full by awaitAcks
-			return &exitError{exitRefused, fmt.Errorf("revision %d waits, revision %d goes on: %s. Next: mend it there and %s again, or %s --waive SITE", n, said.Active, e.Message, verb, verb)}
+			return &exitError{exitRefused, fmt.Errorf("revision %d waits, revision %d goes on: %s. Next: mend it there and %s again, or %s --waive SITE, or SITE/NODE", n, said.Active, e.Message, verb, verb)}
 		}
 		return c.refused(err)
 	}
@@ -270,13 +270,14 @@ func (c *cli) awaitAcks(ctx context.Context, client *api.Client, f *applyFlags, 
 	}
 }
 
-// missing counts the sites that have not said yes, but for those waived. Each is
-// written as "SITE (why)".
+// missing counts those that have not said yes, but for those waived. Each is written
+// as "SITE (why)" or "SITE/NODE (why)".
 func missing(unready, waived []string) int {
 	n := 0
 	for _, u := range unready {
-		site, _, _ := strings.Cut(u, " ")
-		if !slices.Contains(waived, site) {
+		target, _, _ := strings.Cut(u, " ")
+		site, _, _ := strings.Cut(target, "/")
+		if !slices.Contains(waived, target) && !slices.Contains(waived, site) {
 			n++
 		}
 	}

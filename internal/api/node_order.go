@@ -52,6 +52,20 @@ func (s *Snapshot) nodeOrders(site string) (out []string) {
 	return out
 }
 
+// nodesStand says which orders over single nodes of a site stand on, whatever is
+// ordered of the site: each ends by itself or by its own undrain.
+func (s *Snapshot) nodesStand(site string, about func(netip.Prefix) bool) (out []string) {
+	for i := range s.View.NodeOrders {
+		o := &s.View.NodeOrders[i]
+		if o.Order.Site == site && slices.ContainsFunc(s.View.Units, func(v decide.UnitView) bool {
+			return v.Unit.Site == site && o.Order.Covers(v.Unit.Prefix) && about(v.Unit.Prefix)
+		}) {
+			out = append(out, fmt.Sprintf("stands on: %s/%s; it ends by: steadycast undrain %s --reason TEXT", site, OrderText(o), o.Order.Target()))
+		}
+	}
+	return out
+}
+
 // nodeOrders are those over single nodes that are about u.
 func (x *index) nodeOrders(u steadycast.Unit) (out []decide.StandingOrder) {
 	for _, o := range x.s.View.NodeOrders {

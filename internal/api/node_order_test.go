@@ -2,7 +2,10 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http/httptest"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,5 +90,71 @@ func TestUnitsOfOneNode(t *testing.T) {
 	server := &Server{backend: &heardBackend{}}
 	if _, err := server.nodeUnits(httptest.NewRequest("GET", "/v1/units", nil), pairOf("fra-1"), "ams", "ams-9", p4); err == nil || !strings.Contains(err.Error(), `ams has no node "ams-9"; nodes: ams-1, ams-2`) {
 		t.Errorf("a node that is not: %v", err)
+	}
+}
+
+// What is ordered of a site says which orders over its nodes stand on, before it is
+// given and after.
+func TestSiteOrdersNameThoseOfNodes(t *testing.T) {
+	s := pairOf("fra-1")
+	want := `stands on: ams/ams-2: withdraw by ann: "a line card", until cleared; it ends by: steadycast undrain ams/ams-2 --reason TEXT`
+	for name, follows := range map[string][]string{
+		"withdraw":      s.followsOrder(&steadycast.Order{Kind: steadycast.OrderWithdraw, Site: "ams"}),
+		"drain":         s.followsOrder(&steadycast.Order{Kind: steadycast.OrderDrain, Site: "ams"}),
+		"announce":      s.followsOrder(&steadycast.Order{Kind: steadycast.OrderAnnounce, Site: "ams"}),
+		"undrain":       s.followsScope(decide.KindOrderClear, decide.Scope{Site: "ams"}),
+		"of its prefix": s.followsScope(decide.KindOrderClear, decide.Scope{Site: "ams", Prefix: p4}),
+	} {
+		if !slices.Contains(follows, want) {
+			t.Errorf("%s: %q", name, follows)
+		}
+	}
+	for name, follows := range map[string][]string{
+		"another site":   s.followsOrder(&steadycast.Order{Kind: steadycast.OrderWithdraw, Site: "fra"}),
+		"another prefix": s.followsScope(decide.KindOrderClear, decide.Scope{Site: "ams", Prefix: netip.MustParsePrefix("198.51.100.0/24")}),
+	} {
+		if slices.Contains(follows, want) {
+			t.Errorf("%s: %q", name, follows)
+		}
+	}
+	_, err := s.outcome(decide.Reply{Refused: &steadycast.GuardAnswer{Guard: "order", Text: "no order stands over ams", Override: "steadycast undrain ams/ams-2"}}, false, "steadycast undrain ams", nil)
+	if e, ok := errors.AsType[*Error](err); !ok || e.Next != "steadycast undrain ams/ams-2" {
+		t.Errorf("%+v", err)
+	}
+}
+
+// How many nodes of another site announce is shown by what the ledger heard of each,
+// at that site's line and at its units; and not guessed where it cannot be asked.
+func TestNodesOfAnotherSite(t *testing.T) {
+	u := steadycast.Unit{Site: "ams", Prefix: p4}
+	both := []steadycast.Unit{u}
+	for name, x := range map[string]struct {
+		told   []decide.SiteNow
+		lost   string
+		known  bool
+		out    int
+		reason string
+	}{
+		"both announce":  {told: []decide.SiteNow{{Site: "ams", Node: "ams-1", Announcing: both}, {Site: "ams", Node: "ams-2", Announcing: both}}, known: true},
+		"one does not":   {told: []decide.SiteNow{{Site: "ams", Node: "ams-1"}, {Site: "ams", Node: "ams-2", Announcing: both}}, known: true, out: 1, reason: "1 of 2 nodes announce; ams-1 does not announce"},
+		"one is silent":  {told: []decide.SiteNow{{Site: "ams", Node: "ams-1", Announcing: both, AgeMS: 60_000}, {Site: "ams", Node: "ams-2", Announcing: both}}, known: true, out: 1, reason: "1 of 2 nodes announce; ams-1 is not heard"},
+		"one was never":  {told: []decide.SiteNow{{Site: "ams", Node: "ams-2", Announcing: both}}, known: true, out: 1, reason: "ams-1 is not heard"},
+		"another site's": {told: []decide.SiteNow{{Site: "fra", Node: "ams-1", Announcing: both}, {Site: "ams", Node: "ams-2", Announcing: both}}, known: true, out: 1, reason: "ams-1 is not heard"},
+		"no ledger":      {told: []decide.SiteNow{{Site: "ams", Node: "ams-1"}}, lost: "no voter answers"},
+		"nobody answers": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			snap := pairOf("fra-1")
+			snap.View.NodeOrders, snap.LedgerLost = nil, x.lost
+			s := &Server{backend: &heardBackend{now: x.told}}
+			got := s.withNodes(t.Context(), snap)
+			site, row := got.SiteRows()[0], got.Rows()[0]
+			if site.Nodes != 2 || site.NodesTold != x.known || site.NodesOut != x.out || row.NodesOut != x.out || !strings.Contains(row.Why, x.reason) {
+				t.Errorf("site %+v\nrow %+v", site, row)
+			}
+			if snap.heardOf != nil {
+				t.Error("the snapshot that others read was changed")
+			}
+		})
 	}
 }

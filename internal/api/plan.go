@@ -28,6 +28,8 @@ func (s *Snapshot) outcome(reply decide.Reply, dryRun bool, command string, foll
 			next = g.Override
 		case g.RetryAfter > 0:
 			next = "wait " + Span(g.RetryAfter) + " and try again"
+		case strings.HasPrefix(g.Override, "steadycast undrain "):
+			next = g.Override // nothing to force: another order stands
 		case g.Override != "":
 			next = command + " --force"
 		}
@@ -90,6 +92,7 @@ func (s *Snapshot) followsOrder(o *steadycast.Order) []string {
 			out = append(out, fmt.Sprintf("%s withdraws %s; %s", o.Site, r.Unit.Prefix, others(rows, r.Unit.Prefix, o.Site)))
 		}
 	}
+	out = append(out, s.nodesStand(o.Site, o.Covers)...)
 	if o.Kind == steadycast.OrderAnnounce && !o.Force {
 		return append(out, "no order stands over it then: its checks decide")
 	}
@@ -164,9 +167,14 @@ func (s *Snapshot) followsScope(kind decide.Kind, sc decide.Scope) []string {
 				out = append(out, "ends: "+o.Order.Site+" "+OrderText(o))
 			}
 		}
-		if out == nil {
-			return []string{"no order stands over " + where + ": nothing changes"}
+		var nodes []string
+		if sc.Site != "" {
+			nodes = s.nodesStand(sc.Site, func(p netip.Prefix) bool { return !sc.Prefix.IsValid() || sc.Prefix == p })
 		}
+		if out == nil {
+			return append([]string{"no order stands over " + where + ": nothing changes"}, nodes...)
+		}
+		out = append(out, nodes...)
 		return append(out, "the checks decide again; a site that is out returns when they are well")
 	case decide.KindFreeze:
 		return []string{"automation changes nothing at " + where + " until: steadycast thaw" + scopeArgs(sc) + " --reason TEXT", "a person's orders still work"}

@@ -20,7 +20,8 @@ type Staged struct {
 	Actor    string       `json:"actor,omitempty"`
 	Reason   string       `json:"reason,omitempty"`
 	Acks     []decide.Ack `json:"acks"`
-	// Unready are the sites that announce and have not said yes, each with why.
+	// Unready are those that announce and have not said yes, each with why: sites, and
+	// SITE/NODE where a site has several nodes.
 	Unready []string `json:"unready"`
 	// Trial is what waits to be confirmed.
 	Trial *Trial `json:"trial,omitempty"`

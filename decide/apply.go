@@ -39,6 +39,7 @@ func (s *state) apply(e Entry, rehearsed bool) Reply {
 	a.endDecisions()
 	a.endRamps()
 	a.endDrains()
+	a.switchPaths()
 	a.callPlans()
 	a.goPlans()
 	if r := a.reply.Refused; r != nil && e.Signed != nil && r.Guard != AuthorityGuard {

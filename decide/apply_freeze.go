@@ -61,13 +61,17 @@ func (s Scope) takesIn(f Scope) bool {
 
 // unlock clears locks, and the cycles that led to them.
 func (a *applying) unlock(s Scope) string {
-	return a.each(s, lockGuard, "is locked", func(u *unitState) bool { return u.Locked }, func(u *unitState) {
+	wrong := a.each(s, lockGuard, "is locked", func(u *unitState) bool { return u.Locked }, func(u *unitState) {
 		u.Locked, u.Cycles = false, nil
 		a.event(steadycast.Event{
 			Kind: steadycast.EventRecovery, Site: u.Unit.Site, Prefix: u.Unit.Prefix, Guard: lockGuard,
 			From: "locked", Actor: a.e.Actor, Reason: a.e.Reason,
 		})
 	})
+	if r := a.reply.Refused; (r == nil || r.Guard == lockGuard) && a.unlockPaths(s) {
+		a.reply.Refused = nil
+	}
+	return wrong
 }
 
 // resume ends `return: hold` for units that automation took out, and takes a

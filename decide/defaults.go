@@ -53,6 +53,7 @@ func (t Table) WithDefaults() Table {
 	t.Drain = t.Drain.withDefaults()
 	t.Shed = t.Shed.withDefaults(t.Guards)
 	t.Ramp = t.Ramp.withDefaults(t.Guards)
+	t.Levels = withLevelDefaults(t.Levels)
 	t.Plans = slices.Clone(t.Plans)
 	for i := range t.Plans {
 		t.Plans[i] = t.Plans[i].WithDefaults()

@@ -42,6 +42,7 @@ func (t Table) Problems() []Problem {
 	c.ramp()
 	c.drain()
 	c.shed()
+	c.levels()
 	switch {
 	case len(t.Source) > MaxSource:
 		c.say("", "the text of the table has %d bytes; the ledger carries %d", len(t.Source), MaxSource)

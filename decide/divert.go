@@ -39,6 +39,10 @@ type Divert struct {
 	Reason string           `json:"reason"`
 	Since  Time             `json:"since"`
 	Fence  steadycast.Fence `json:"fence"`
+	// Auto: automation went there, since a path failed (switch.go), and Guards are what
+	// was answered then.
+	Auto   bool                     `json:"auto,omitempty"`
+	Guards []steadycast.GuardAnswer `json:"guards,omitempty"`
 	// Until is the ledger time at which it ends; 0 means not by itself. LeftMS is
 	// what is left of it at View.LT.
 	Until  Time  `json:"until,omitempty"`
@@ -110,6 +114,7 @@ func (a *applying) divert(o DivertOrder) string {
 			a.refuse(wellFormed, fmt.Sprintf("%s is the first path of %s, which it announces by without an end", o.Path, o.Site), "")
 		case ok:
 			a.undivert(i, a.e.Actor, a.e.Reason)
+			a.movedByHand(o.Site)
 		default:
 			a.refuse(orderGuard, fmt.Sprintf("%s announces by %s already", o.Site, o.Path), "")
 		}
@@ -119,18 +124,37 @@ func (a *applying) divert(o DivertOrder) string {
 	if o.For > 0 {
 		d.Until = a.LT + max(lt(o.For), 1)
 	}
-	from := p.Paths[0]
+	if l, used := a.Table.level(LevelPath); used {
+		if v := a.roomOn(l, o.Path, o.Site); !v.pass {
+			a.refuse(capacityGuard, v.text, v.override)
+			return ""
+		}
+	}
+	a.putDivert(d, a.pathNow(p))
+	a.movedByHand(o.Site)
+	return ""
+}
+
+// putDivert makes a site announce by another path than its first, and than from.
+func (a *applying) putDivert(d Divert, from string) {
 	ds := slices.Clone(a.Moves.Diverts)
-	i, ok := divertAt(ds, o.Site)
-	if ok {
-		from = ds[i].Order.Path
+	if i, ok := divertAt(ds, d.Order.Site); ok {
 		ds[i] = d
 	} else {
 		ds = slices.Insert(ds, i, d)
 	}
 	a.Moves.Diverts = ds
-	a.event(steadycast.Event{Kind: steadycast.EventPath, Site: o.Site, Actor: d.Actor, From: from, To: o.Path, Reason: d.Reason})
-	return ""
+	a.event(steadycast.Event{Kind: steadycast.EventPath, Site: d.Order.Site, Actor: d.Actor, From: from, To: d.Order.Path, Reason: d.Reason})
+}
+
+// movedByHand: after a person's word on its path automation leaves the site where it
+// is for the cooldown.
+func (a *applying) movedByHand(site string) {
+	if _, used := a.Table.level(LevelPath); used {
+		x := a.switchOf(site)
+		x.Cool, x.ByHand = a.LT, true
+		a.keepSwitch(x)
+	}
 }
 
 // undivert ends the divert at i.

@@ -14,7 +14,26 @@ import (
 
 // diverting plays what a script says of paths.
 func (s *stage) diverting(word string, args []string, text string) []string {
-	if word == "diverts" {
+	switch word {
+	case "path": // SITE PATH STATE: a verdict of who tells of it
+		e := s.entry(KindVerdict)
+		for site := range strings.SplitSeq(args[0], "+") {
+			sv, _ := s.f.s.Table.PathService(site, args[1])
+			v := steadycast.Verdict{Site: site, Service: sv.Name, Reason: text, Held: len(args) > 3}
+			if err := v.State.UnmarshalText([]byte(args[2])); err != nil {
+				s.t.Fatal(err)
+			}
+			e.Verdicts = append(e.Verdicts, v)
+		}
+		return s.say(s.apply(e))
+	case "levels":
+		v := s.f.View()
+		var out []string
+		for _, l := range v.Levels() {
+			out = append(out, fmt.Sprintf("%d %s %s: %s", l.Level, l.Do, l.Site, l.Why))
+		}
+		return out
+	case "diverts":
 		v := s.f.View()
 		var out []string
 		for _, p := range v.Table.Sites {
@@ -27,6 +46,14 @@ func (s *stage) diverting(word string, args []string, text string) []string {
 			}
 			if len(p.Paths) > 0 {
 				out = append(out, line)
+			}
+			for _, w := range v.PathWishes {
+				if w.Site != p.Name {
+					continue
+				}
+				if g, no := w.Refusal(); no {
+					out = append(out, fmt.Sprintf("    would go by %s: %s; %s (%s)", w.To, w.Why, g, g.Override))
+				}
 			}
 		}
 		return out

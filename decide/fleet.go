@@ -92,6 +92,9 @@ func (f *Fleet) NextEnd() (at Time, ok bool) {
 	if end, any := f.s.planEnd(); any && (!ok || end < at) {
 		at, ok = end, true
 	}
+	if end, any := f.s.pathEnd(); any && (!ok || end < at) {
+		at, ok = end, true
+	}
 	return at, ok
 }
 

@@ -18,6 +18,7 @@ const (
 	phaseGuard    = "phase"
 	lockGuard     = "lock"
 	cooldownGuard = "cooldown"
+	levelsGuard   = "level"
 	evidenceGuard = "evidence"
 	requireGuard  = "require"
 	breakerGuard  = "breaker"
@@ -34,6 +35,8 @@ type guard struct {
 	binds binding
 	// check answers for a unit that passed the guards well-formed and seen.
 	check func(*asking) verdictOf
+	// only says where the guard is asked at all; nil means everywhere.
+	only func(*asking) bool
 }
 
 // binding is what a guard has a say in; elsewhere it passes and says why.
@@ -50,18 +53,19 @@ const (
 // that what another guard refuses costs nothing. The first two judge the whole
 // request and are asked before (see request).
 var guards = [...]guard{
-	{freezeGuard, onWithdraw | onReturn, (*asking).freezeGuard},
-	{orderGuard, onWithdraw | onReturn | onDeprefer, (*asking).orderGuard},
-	{phaseGuard, onWithdraw | onReturn | onDeprefer, (*asking).phaseGuard},
-	{lockGuard, onWithdraw | onReturn, (*asking).lockGuard},
-	{cooldownGuard, onWithdraw | onReturn, (*asking).cooldownGuard},
-	{evidenceGuard, onWithdraw | onReturn, (*asking).evidenceGuard},
-	{requireGuard, onWithdraw | onReturn, (*asking).requireGuard},
-	{breakerGuard, onWithdraw | onReturn, (*asking).breakerGuard},
-	{floorGuard, onWithdraw | onPerson, (*asking).floorGuard},
-	{capacityGuard, onWithdraw | onPerson, (*asking).capacityGuard},
-	{siteBudget, onWithdraw | onReturn, (*asking).siteBudgetGuard},
-	{fleetBudget, onWithdraw, (*asking).fleetBudgetGuard},
+	{freezeGuard, onWithdraw | onReturn, (*asking).freezeGuard, nil},
+	{orderGuard, onWithdraw | onReturn | onDeprefer, (*asking).orderGuard, nil},
+	{phaseGuard, onWithdraw | onReturn | onDeprefer, (*asking).phaseGuard, nil},
+	{lockGuard, onWithdraw | onReturn, (*asking).lockGuard, nil},
+	{cooldownGuard, onWithdraw | onReturn, (*asking).cooldownGuard, nil},
+	{levelsGuard, onWithdraw, (*asking).levelGuard, (*asking).leveled},
+	{evidenceGuard, onWithdraw | onReturn, (*asking).evidenceGuard, nil},
+	{requireGuard, onWithdraw | onReturn, (*asking).requireGuard, nil},
+	{breakerGuard, onWithdraw | onReturn, (*asking).breakerGuard, nil},
+	{floorGuard, onWithdraw | onPerson, (*asking).floorGuard, nil},
+	{capacityGuard, onWithdraw | onPerson, (*asking).capacityGuard, nil},
+	{siteBudget, onWithdraw | onReturn, (*asking).siteBudgetGuard, nil},
+	{fleetBudget, onWithdraw, (*asking).fleetBudgetGuard, nil},
 }
 
 // asking is one unit's question with all that the guards may look at. Guards
@@ -109,6 +113,9 @@ func (q *asking) all() []steadycast.GuardAnswer {
 	}
 	who := q.binding()
 	for _, g := range guards {
+		if g.only != nil && !g.only(q) {
+			continue
+		}
 		v := verdictOf{pass: true, text: who.why()}
 		if g.binds&who != 0 {
 			v = g.check(q)

@@ -60,6 +60,22 @@ func (s *stage) table(args []string) []string {
 			if t.Sites[i].Paths = nil; names != "" {
 				t.Sites[i].Paths = strings.Split(names, "/")
 			}
+		case "tells": // SERVICE:PATH
+			name, path, _ := strings.Cut(v, ":")
+			t.Services = append(t.Services, Service{Name: name, Path: path})
+		case "levels": // DO[:MODE[:RETURN]]/…
+			t.Levels = nil
+			for word := range strings.SplitSeq(v, "/") {
+				parts := append(strings.Split(word, ":"), "", "")
+				t.Levels = append(t.Levels, Level{Do: parts[0], Mode: parts[1], Return: parts[2]})
+			}
+		case "limit": // PATH:SITES, behind levels=
+			path, n, _ := strings.Cut(v, ":")
+			for i := range t.Levels {
+				if l := &t.Levels[i]; l.Do == LevelPath {
+					l.Limits = append(slices.Clone(l.Limits), PathLimit{path, num(n)})
+				}
+			}
 		case "group":
 			for i := range t.Sites {
 				t.Sites[i].Group = v

@@ -263,7 +263,7 @@ func (s *stage) play(line string) []string {
 		o := operatorOf(args[0])
 		e.Actor, e.Reason, e.Operator = "ann", text, &o
 		return s.say(s.apply(e))
-	case "divert", "diverts":
+	case "divert", "diverts", "path", "levels":
 		return s.diverting(words[0], args, text)
 	case "share", "shares", "ramp", "drains", "shed":
 		return s.moves(words[0], args, text)
@@ -305,7 +305,7 @@ func (s *stage) play(line string) []string {
 			}
 		}
 		return out
-	case "says": // VANTAGE=up|down|unknown|ineligible|silent…, of whatever site asks
+	case "says": // VANTAGE=up|down|unknown|ineligible|silent…, of whatever site asks; own is that site itself
 		s.said = map[string]string{}
 		for _, w := range args {
 			name, word, _ := strings.Cut(w, "=")

@@ -65,7 +65,11 @@ func (s *stage) request(site string, args []string, reason string) steadycast.Re
 	r.Evidence = s.f.View().Table.evidence(site, "web", r.ID.Seq, result)
 	for i := range r.Evidence {
 		o := &r.Evidence[i]
-		if word, ok := s.said[o.Vantage]; ok && o.Vantage != o.Subject {
+		who := o.Vantage
+		if who == o.Subject {
+			who = "own"
+		}
+		if word, ok := s.said[who]; ok {
 			s.say1(o, word)
 		}
 	}

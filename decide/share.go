@@ -25,6 +25,8 @@ type moves struct {
 	// Diverts are the sites that announce by another path than their first, in order
 	// of site; see divert.go.
 	Diverts []Divert `json:"diverts,omitempty"`
+	// Switches are what is remembered of changes of path, in order of site; see switch.go.
+	Switches []switchState `json:"switches,omitempty"`
 	// Drains are the units that were told to go, in order; see drain.go.
 	Drains []drainState `json:"drains,omitempty"`
 }
@@ -240,6 +242,7 @@ func (s *state) servicesAt(site string) []string {
 func (a *applying) settleMoves() {
 	a.Moves.Shares = keep(a.Moves.Shares, func(x shareState) bool { return a.serves(x.Share.Site, x.Share.Service) })
 	a.settleDiverts()
+	a.settleSwitches()
 	a.endRamps()
 	a.endDrains()
 	a.settleSheds()
@@ -259,7 +262,7 @@ func (s *state) soundMoves() error {
 			return fmt.Errorf("the share of %s at %s cannot be", x.Share.Service, x.Share.Site)
 		}
 	}
-	return cmp.Or(s.soundDiverts(), s.soundRamps(), s.soundDrains(), s.soundSheds())
+	return cmp.Or(s.soundDiverts(), s.soundSwitches(), s.soundRamps(), s.soundDrains(), s.soundSheds())
 }
 
 // Percent writes a share for people: 5%, 12.5%, 100%.

@@ -28,6 +28,8 @@ type Table struct {
 	Ramp *Ramp `yaml:"ramp" json:"ramp,omitempty"`
 	// Plans are moves that were written down before they are needed.
 	Plans []Plan `yaml:"plans" json:"plans,omitempty"`
+	// Levels are what automation does about a fault, the smallest change first; see level.go.
+	Levels []Level `yaml:"levels" json:"levels,omitempty"`
 	// Source is the text that says all this, and besides it what only the nodes
 	// need: checks, addresses. It is carried, not read; each node reads it again
 	// and compares. Empty where one node has its own file.

@@ -41,6 +41,8 @@ type View struct {
 	// Diverts are the sites that announce by another path than their first, in order
 	// of site.
 	Diverts []Divert `json:"diverts,omitempty"`
+	// PathWishes are the changes of path that automation calls for and a guard refuses.
+	PathWishes []PathWish `json:"path_wishes,omitempty"`
 	// Plans are the runs of plans that are proposed, under way or remembered, oldest first.
 	Plans []PlanRun `json:"plans,omitempty"`
 	// Names is what people ordered of the answers.
@@ -177,7 +179,7 @@ func (s *state) view() View {
 		d.LeftMS = int64(d.Until - s.LT)
 		v.Decisions = append(v.Decisions, d)
 	}
-	v.Shares, v.Diverts = s.shares(), s.diverts()
+	v.Shares, v.Diverts, v.PathWishes = s.shares(), s.diverts(), s.pathWishes()
 	v.Names, v.Gone, v.Cuts = s.Names, s.Gone, s.Cuts
 	v.Prefixes = make([]PrefixView, 0, len(s.Prefixes))
 	used, limit := 0, 0

@@ -37,6 +37,18 @@ func renderStatus(s style, st *api.Status, all bool) string {
 		}
 		s.labelled(&b, "Frozen", yellow, fmt.Sprintf("%s, %s: %s", where, who, f.Reason))
 	}
+	for i, l := range st.Levels { // the sites of one level stand together
+		if i > 0 && st.Levels[i-1].Level == l.Level {
+			continue
+		}
+		text := l.Do
+		for _, at := range st.Levels[i:] {
+			if at.Level == l.Level {
+				text += "; " + strings.TrimSpace(at.Site+" "+at.Why)
+			}
+		}
+		s.labelled(&b, fmt.Sprintf("Level %d", l.Level), yellow, strings.Replace(text, "; ", ": ", 1))
+	}
 	for i := range st.Diverts {
 		s.labelled(&b, "path", yellow, st.Diverts[i].Order.Site+" "+api.DivertText(&st.Diverts[i]))
 	}
@@ -44,6 +56,9 @@ func renderStatus(s style, st *api.Status, all bool) string {
 		if text := api.PathText(&st.Paths[i]); text != "" {
 			s.labelled(&b, "Path", red, st.Paths[i].Site+": "+text)
 		}
+	}
+	for i := range st.PathWishes {
+		s.labelled(&b, "Path", yellow, st.PathWishes[i].Site+" "+api.WishText(&st.PathWishes[i]))
 	}
 	for i := range st.Shares {
 		s.labelled(&b, "DNS", yellow, st.Shares[i].Site+" "+api.ShareText(&st.Shares[i]))

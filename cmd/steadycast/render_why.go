@@ -74,6 +74,31 @@ func renderWhy(s style, w *api.Why) string {
 	} else {
 		s.labelled(&b, "Prefix", plain, "announced from here alone, as far as this ledger knows: no floor, no breaker")
 	}
+	for i := range w.Paths {
+		p := &w.Paths[i]
+		text, ink := p.Path+" "+p.State.String(), plain
+		switch {
+		case p.Service == "":
+			text = p.Path + ": no service tells whether it works"
+		case p.State == steadycast.Unhealthy:
+			ink = red
+		}
+		if p.InUse {
+			text += ", in use"
+		}
+		if p.Reason != "" {
+			text += ": " + p.Reason
+		}
+		s.labelled(&b, "Path", ink, text)
+	}
+	if d := w.Diverted; d != nil {
+		s.labelled(&b, "Diverted", yellow, api.DivertText(d))
+		s.rulings(&b, []decide.Ruling{{Guards: d.Guards}}, false)
+	}
+	if p := w.PathWish; p != nil {
+		s.labelled(&b, "Wanted", yellow, "path "+p.To+": "+p.Why)
+		s.rulings(&b, []decide.Ruling{{Guards: p.Guards}}, false)
+	}
 	if w.Real != nil && w.Real.Last != nil {
 		s.labelled(&b, "Guards", plain, "as last asked")
 		s.rulings(&b, []decide.Ruling{*w.Real.Last}, false)

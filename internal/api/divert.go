@@ -101,6 +101,29 @@ func PathText(p *decide.PathView) string {
 	return text
 }
 
+// WishText says of a change of path why it is called for and what keeps it from being
+// made: `would go by scrubbed: path direct is unhealthy: …; cooldown refuses: …`.
+func WishText(w *decide.PathWish) string {
+	text := "would go by " + w.To + ": " + w.Why
+	if g, refused := w.Refusal(); refused {
+		text += "; " + g.String()
+		if g.Override != "" {
+			text += " (" + g.Override + ")"
+		}
+	}
+	return text
+}
+
+// wish is the change of path that is called for at a site and refused; nil for none.
+func (s *Snapshot) wish(site string) *decide.PathWish {
+	for i := range s.View.PathWishes {
+		if w := &s.View.PathWishes[i]; w.Site == site {
+			return w
+		}
+	}
+	return nil
+}
+
 // path says what is wrong with the path that a site announces by.
 func (x *index) path(site string) string {
 	for _, p := range x.s.Paths(site) {

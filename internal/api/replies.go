@@ -28,10 +28,13 @@ type Status struct {
 	Shares     []decide.ShareView      `json:"shares,omitempty"`
 	Diverts    []decide.Divert         `json:"diverts,omitempty"`
 	Paths      []decide.PathView       `json:"paths,omitempty"`
-	Gone       []decide.Gone           `json:"gone,omitempty"`
-	Alarms     []Alarm                 `json:"alarms"`
-	LedgerLost string                  `json:"ledger_lost,omitempty"`
-	Config     Config                  `json:"config"`
+	PathWishes []decide.PathWish       `json:"path_wishes,omitempty"`
+	// Levels are those in force, the largest change first.
+	Levels     []decide.LevelNow `json:"levels,omitempty"`
+	Gone       []decide.Gone     `json:"gone,omitempty"`
+	Alarms     []Alarm           `json:"alarms"`
+	LedgerLost string            `json:"ledger_lost,omitempty"`
+	Config     Config            `json:"config"`
 }
 
 // Status derives the answer from the snapshot.
@@ -42,7 +45,7 @@ func (s *Snapshot) Status() *Status {
 		Node: s.Node, Fleet: s.Fleet, Mode: s.Mode, Version: s.Version, At: s.At, Started: s.Started,
 		Summary:  s.Summarize(rows, tallies),
 		Prefixes: listed(s.View.Prefixes), Tallies: tallies, Rows: rows,
-		Orders: listed(s.View.Orders), NodeOrders: s.View.NodeOrders, Freezes: listed(s.View.Freezes), Shares: s.View.Shares, Diverts: s.View.Diverts, Paths: s.paths(), Gone: s.View.Gone, Alarms: listed(s.Alarms),
+		Orders: listed(s.View.Orders), NodeOrders: s.View.NodeOrders, Freezes: listed(s.View.Freezes), Shares: s.View.Shares, Diverts: s.View.Diverts, Paths: s.paths(), PathWishes: s.View.PathWishes, Levels: s.View.Levels(), Gone: s.View.Gone, Alarms: listed(s.Alarms),
 		LedgerLost: s.LedgerLost, Config: s.Config,
 	}
 }

@@ -25,6 +25,11 @@ type Why struct {
 	Sent   []steadycast.Sent       `json:"sent"`
 	Prefix decide.PrefixView       `json:"prefix"`
 	Freeze []decide.StandingFreeze `json:"freeze,omitempty"`
+	// Paths of the site, the preferred first; Diverted is the order by which it goes
+	// another, and PathWish the change that automation calls for and may not make.
+	Paths    []decide.PathView `json:"paths,omitempty"`
+	Diverted *decide.Divert    `json:"diverted,omitempty"`
+	PathWish *decide.PathWish  `json:"path_wish,omitempty"`
 	// Events are the newest about the unit, oldest first, at most ten.
 	Events []steadycast.Event `json:"events"`
 	// Next is one command or act that would change the state; empty if nothing needs to.
@@ -71,7 +76,14 @@ func (s *Snapshot) Why(u steadycast.Unit, recent []steadycast.Event) *Why {
 		if w.Row.Far {
 			w.Services = x.farServices(u)
 		}
-		w.Events = about(u, x.services[u.Prefix], recent)
+		w.Paths, w.Diverted, w.PathWish = s.Paths(u.Site), x.divert(u.Site), s.wish(u.Site)
+		of := slices.Clone(x.services[u.Prefix])
+		for _, p := range w.Paths {
+			if p.Service != "" {
+				of = append(of, p.Service)
+			}
+		}
+		w.Events = about(u, of, recent)
 		w.Next = w.next()
 		return w
 	}
@@ -86,7 +98,7 @@ func about(u steadycast.Unit, services []string, recent []steadycast.Event) []st
 		if e.Site != u.Site {
 			continue
 		}
-		if e.Prefix == u.Prefix || !e.Prefix.IsValid() && slices.Contains(services, e.Service) {
+		if e.Prefix == u.Prefix || !e.Prefix.IsValid() && (slices.Contains(services, e.Service) || e.Kind == steadycast.EventPath) {
 			out = append(out, e)
 		}
 	}

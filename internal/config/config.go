@@ -120,7 +120,7 @@ func (l loading) judged(file string, src []byte) (*Config, Problems) {
 		j.known = false
 	default:
 		n := cfg.Node
-		cfg.Fleet = Fleet{Services: n.Services, Prefixes: n.Prefixes, Guards: n.Guards, DrainWait: n.DrainWait}
+		cfg.Fleet = Fleet{Services: n.Services, Prefixes: n.Prefixes, Guards: n.Guards, DrainWait: n.DrainWait, Levels: n.Levels}
 		if n.Site != "" {
 			cfg.Fleet.Sites = []Site{{Place: decide.Place{Name: n.Site, Paths: n.Paths}}}
 		}

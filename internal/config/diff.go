@@ -108,7 +108,7 @@ func Diff(old, next *Config) []Change {
 // leaves are all values that make up the configuration, each once.
 func (c *Config) leaves() []leaf {
 	n := c.Node
-	n.Services, n.Prefixes, n.DrainWait, n.Guards = nil, nil, 0, c.Fleet.Guards
+	n.Services, n.Prefixes, n.DrainWait, n.Levels, n.Guards = nil, nil, 0, nil, c.Fleet.Guards
 	n.BGP.Neighbors = slices.Clone(n.BGP.Neighbors)
 	for i := range n.BGP.Neighbors { // whose order says nothing
 		n.BGP.Neighbors[i].Families = slices.Sorted(slices.Values(n.BGP.Neighbors[i].Families))

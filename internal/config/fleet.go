@@ -34,6 +34,8 @@ type Fleet struct {
 	Shed *decide.Shed `yaml:"shed"`
 	// Ramp is how a site gets its clients back; without one it has them all at once.
 	Ramp *decide.Ramp `yaml:"ramp"`
+	// Levels are what automation does about a fault, the smallest change first.
+	Levels []decide.Level `yaml:"levels"`
 	// Plans are moves that were written down before they are needed.
 	Plans []Plan `yaml:"plans"`
 	// Source is the text that this was read from, where it was a file of its own.
@@ -104,6 +106,7 @@ func (f Fleet) Table() decide.Table {
 		Drain:     f.Drain,
 		Shed:      f.Shed,
 		Ramp:      f.Ramp,
+		Levels:    f.Levels,
 		Source:    f.Source,
 	}
 	for _, s := range f.Sites {
@@ -142,7 +145,7 @@ func (f Fleet) serving(s decide.Service) []int {
 
 // FleetOf is what a table says, without what only its text has: the checks.
 func FleetOf(t decide.Table) Fleet {
-	f := Fleet{Revision: t.Revision, Prefixes: t.Prefixes, Guards: t.Guards, DrainWait: t.DrainWait, Drain: t.Drain, Shed: t.Shed, Ramp: t.Ramp}
+	f := Fleet{Revision: t.Revision, Prefixes: t.Prefixes, Guards: t.Guards, DrainWait: t.DrainWait, Drain: t.Drain, Shed: t.Shed, Ramp: t.Ramp, Levels: t.Levels}
 	for _, p := range t.Sites {
 		f.Sites = append(f.Sites, Site{Place: p})
 	}

@@ -189,10 +189,11 @@ func (j *judge) fleet() {
 	}
 	j.placement()
 	j.plans()
+	j.pathsTold(full)
 
 	written := leavesOf(*f, false)
 	f.Prefixes, f.Guards, f.DrainWait, f.Drain, f.Ramp = full.Prefixes, full.Guards, full.DrainWait, full.Drain, full.Ramp
-	f.Shed = full.Shed
+	f.Shed, f.Levels = full.Shed, full.Levels
 	f.Sites = slices.Clone(f.Sites)
 	for i := range f.Sites {
 		f.Sites[i].Place = full.Sites[i]
@@ -219,7 +220,7 @@ func (j *judge) fleet() {
 	j.asWritten(r, "", written, leavesOf(*f, false))
 	if r == j.node {
 		n := &j.cfg.Node
-		n.Services, n.Prefixes, n.Guards, n.DrainWait = f.Services, f.Prefixes, f.Guards, f.DrainWait
+		n.Services, n.Prefixes, n.Guards, n.DrainWait, n.Levels = f.Services, f.Prefixes, f.Guards, f.DrainWait, f.Levels
 	}
 }
 

@@ -26,7 +26,7 @@ type Node struct {
 	Node string `yaml:"node" layer:"name of this node"`
 
 	// Table is the path of fleet.yaml, relative to node.yaml where that names it.
-	// A solo node may write Services, Prefixes, Guards and DrainWait here instead.
+	// A solo node may write Services, Prefixes, Guards, DrainWait and Levels here instead.
 	// With mode fleet the ledger's table is in force, and only [Check] reads this one.
 	Table    string    `yaml:"table" layer:"path of fleet.yaml"`
 	Services []Service `yaml:"services"`
@@ -36,6 +36,7 @@ type Node struct {
 	Prefixes  []decide.Prefix `yaml:"prefixes"`
 	Guards    decide.Guards   `yaml:"guards"`
 	DrainWait time.Duration   `yaml:"drain_wait"`
+	Levels    []decide.Level  `yaml:"levels"`
 
 	BGP bgp.Settings    `yaml:"bgp"`
 	VIP bgp.VIPSettings `yaml:"vip"`

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/probe"
 )
 
@@ -67,4 +68,23 @@ func withPathChecks(services []Service) []Service {
 		}
 	}
 	return services
+}
+
+// pathsTold warns of paths that the level path can neither leave nor go to by itself,
+// because nothing tells whether they work.
+func (j *judge) pathsTold(t decide.Table) {
+	if !slices.ContainsFunc(t.Levels, func(l decide.Level) bool { return l.Do == decide.LevelPath }) {
+		return
+	}
+	for i, p := range t.Sites {
+		at := fmt.Sprintf("sites[%d].paths", i)
+		if j.table == j.node {
+			at = "paths"
+		}
+		for k, path := range p.Paths {
+			if _, told := t.PathService(p.Name, path); !told && len(p.Paths) > 1 && j.table.allSound(at, "services") {
+				j.warn(j.table, fmt.Sprintf("%s[%d]", at, k), "no service tells whether path %s works, so it is neither left nor gone to by itself; name one with path: %s", path, path)
+			}
+		}
+	}
 }

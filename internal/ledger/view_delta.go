@@ -51,6 +51,8 @@ type viewDelta struct {
 	Operators *[]decide.OperatorView `json:"operators,omitempty"`
 	Shares    *[]decide.ShareView    `json:"shares,omitempty"`
 	Diverts   *[]decide.Divert       `json:"diverts,omitempty"`
+	// PathWishes are changes of path that a guard refuses.
+	PathWishes *[]decide.PathWish `json:"path_wishes,omitempty"`
 	// Plans are the runs that are new or changed, and Runs the numbers of all.
 	Plans []decide.PlanRun  `json:"plans,omitempty"`
 	Runs  *[]uint64         `json:"runs,omitempty"`
@@ -114,8 +116,11 @@ func difference(was, is *decide.View) (d viewDelta, ok bool) {
 	if !slices.Equal(was.Shares, is.Shares) {
 		d.Shares = whole(is.Shares)
 	}
-	if !slices.Equal(was.Diverts, is.Diverts) {
+	if !same(was.Diverts, is.Diverts) {
 		d.Diverts = whole(is.Diverts)
+	}
+	if !same(was.PathWishes, is.PathWishes) {
+		d.PathWishes = whole(is.PathWishes)
 	}
 	if !same(was.Gone, is.Gone) {
 		d.Gone = whole(is.Gone)
@@ -189,6 +194,9 @@ func (d *viewDelta) follow(was *decide.View) (decide.View, error) {
 	}
 	if d.Diverts != nil {
 		is.Diverts = *d.Diverts
+	}
+	if d.PathWishes != nil {
+		is.PathWishes = *d.PathWishes
 	}
 	if d.Gone != nil {
 		is.Gone = *d.Gone

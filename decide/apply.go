@@ -36,6 +36,7 @@ func (s *state) apply(e Entry, rehearsed bool) Reply {
 			a.heard()
 		}
 	}
+	a.countAway()
 	a.endDecisions()
 	a.endRamps()
 	a.endDrains()

@@ -87,6 +87,7 @@ func (a *applying) resume(s Scope) string {
 			return
 		}
 		u.Resumed = true
+		u.renew(a.LT)
 		a.event(steadycast.Event{
 			Kind: steadycast.EventOrder, Site: u.Unit.Site, Prefix: u.Unit.Prefix,
 			From: "on hold", To: "automatic", Actor: a.e.Actor, Reason: a.e.Reason,
@@ -121,7 +122,7 @@ func (s *state) holds(u *unitState) string {
 		switch v := &s.Table.Services[i]; {
 		case v.Return == ReturnHold:
 			return fmt.Sprintf("service %s has return hold: healthy or not, it stays out until a person resumes it", v.Name)
-		case v.OnlyNew > 0 && v.Require.Return == "" && !s.within(u.Changed, v.OnlyNew):
+		case v.Require.Return == "" && s.tooOld(u, v):
 			return fmt.Sprintf("service %s has only_new %s, and it was out for longer: it may have old data, and stays out until a person resumes it", v.Name, v.OnlyNew)
 		}
 	}

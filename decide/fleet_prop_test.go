@@ -33,6 +33,8 @@ func TestFleetInvariants(t *testing.T) {
 			"loss":     w.loss,
 			"order":    w.order,
 			"scope":    w.scope,
+			"silence":  w.silence,
+			"hear":     w.hear,
 			"garbage":  w.garbage,
 		})
 	})
@@ -57,6 +59,9 @@ type fleetWorld struct {
 
 	before []byte                               // snapshot before the entry
 	phase  map[steadycast.Unit]steadycast.Phase // and the phases
+	was    []unitState                          // and all of the units
+	marks  []Gone                               // and who was gone
+	life   map[steadycast.Unit][]moment         // of each unit, entry by entry
 }
 
 type grant struct {
@@ -67,14 +72,16 @@ type grant struct {
 
 func newFleetWorld(t *rapid.T) *fleetWorld {
 	w := &fleetWorld{
-		f: NewFleet(), on: map[steadycast.Unit]bool{}, lost: map[steadycast.Unit]bool{}, held: map[steadycast.Unit]steadycast.Permit{},
+		f: NewFleet(), lt: 1, on: map[steadycast.Unit]bool{}, lost: map[steadycast.Unit]bool{}, held: map[steadycast.Unit]steadycast.Permit{},
 		seq: map[string]uint64{}, auto: map[steadycast.Unit]bool{}, used: map[string]steadycast.Fence{},
 		cycles: map[steadycast.Unit][]Time{}, back: map[steadycast.Unit]bool{}, locked: map[steadycast.Unit]bool{},
+		life: map[steadycast.Unit][]moment{},
 	}
 	table := Table{Revision: 1, Services: []Service{{Name: "web", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}}}
 	if rapid.Bool().Draw(t, "two prefixes") {
 		table.Services[0].Prefixes = append(table.Services[0].Prefixes, netip.MustParsePrefix("2001:db8::/32"))
 	}
+	drawServices(t, &table)
 	for i := range rapid.IntRange(1, 6).Draw(t, "sites") {
 		table.Sites = append(table.Sites, Place{Name: string(rune('a' + i))})
 	}
@@ -112,6 +119,7 @@ func (w *fleetWorld) apply(t *rapid.T, e Entry) Reply {
 	for _, u := range w.f.s.Units {
 		w.phase[u.Unit] = u.Phase
 	}
+	w.was, w.marks = slices.Clone(w.f.s.Units), slices.Clone(w.f.s.Gone)
 	b, err := e.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +156,9 @@ func (w *fleetWorld) apply(t *rapid.T, e Entry) Reply {
 	if e.Decide != nil {
 		w.permuted(t, e, r)
 	}
+	w.tooOld(t, e, r)
 	w.book(t, e, r)
+	w.witness(e, r)
 	return r
 }
 

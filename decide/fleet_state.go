@@ -97,6 +97,8 @@ type unitState struct {
 	// Changed is when the phase last changed, Cool when automation last changed it.
 	Changed Time `json:"changed"`
 	Cool    Time `json:"cool"`
+	// Away is since when its site does not serve, where only_new asks; 0 while it does.
+	Away Time `json:"away,omitempty"`
 	// Asked is when a withdrawal was first asked for without a troubled verdict.
 	Asked Time `json:"asked"`
 	// Load is what its site carried when it left last; nil where nobody knew.

@@ -47,7 +47,7 @@ func (w *fleetWorld) time(t *rapid.T) {
 
 func (w *fleetWorld) verdict(t *rapid.T) {
 	e := w.entry(KindVerdict)
-	v := steadycast.Verdict{Site: w.site(t), Service: "web"}
+	v := steadycast.Verdict{Site: w.site(t), Service: rapid.SampledFrom(w.t.Services).Draw(t, "service").Name}
 	v.State = rapid.SampledFrom([]steadycast.State{
 		steadycast.Healthy, steadycast.Healthy, steadycast.Suspect, steadycast.Unhealthy, steadycast.Recovering,
 	}).Draw(t, "state")

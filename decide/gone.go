@@ -61,12 +61,14 @@ type Gone struct {
 	// Back is when it was heard, or seen well, again, after longer than its service's
 	// only_new: what it has may be old, and a person has to resume it. 0: it is not back.
 	Back Time `json:"back,omitempty"`
+	// From is since when it had not served by then; set with Back.
+	From Time `json:"from,omitempty"`
 }
 
 // String says why it is believed: `nothing heard for 6s, and ams, lon, nyc see it down`.
 func (g *Gone) String() string {
 	if g.Back != 0 {
-		return fmt.Sprintf("back after %s, and may have old data: a person has to resume it", time.Duration(g.Back-g.Since)*time.Millisecond)
+		return fmt.Sprintf("back after %s, and may have old data: a person has to resume it", wait(g.Back-g.From).Round(time.Second))
 	}
 	return fmt.Sprintf("nothing heard for %s, and %s see it down",
 		(time.Duration(g.QuietMS) * time.Millisecond).Round(time.Second), strings.Join(g.By, ", "))
@@ -185,34 +187,43 @@ func (a *applying) crowded(service string, away []string) bool {
 
 // heard ends the marks of those whose own word the entry is.
 func (a *applying) heard() {
+	if len(a.Gone) == 0 {
+		return
+	}
 	e := a.e
+	var sites []string
+	say := func(site string) { sites = append(sites, site) }
 	for _, v := range e.Verdicts {
-		a.speaks(v.Site)
+		say(v.Site)
 	}
 	if e.Kind == KindDecide {
 		for _, r := range e.Decide.Requests {
-			a.speaks(r.Site)
+			say(r.Site)
 		}
 	}
 	for _, u := range e.Units { // lost and found: by its beat
-		a.speaks(u.Site)
+		say(u.Site)
 	}
 	for _, k := range e.Acks {
-		a.speaks(k.Site)
+		say(k.Site)
 	}
 	switch {
 	case e.Give != nil:
-		a.speaks(e.Give.Site)
+		say(e.Give.Site)
 	case e.Return != nil:
-		a.speaks(e.Return.Unit.Site)
+		say(e.Return.Unit.Site)
 	case e.Step != nil:
-		a.speaks(e.Step.Site)
+		say(e.Step.Site)
 	case e.Kind == KindLocal:
-		a.speaks(e.Order.Site)
+		say(e.Order.Site)
 	case e.Kind == KindRamp:
 		for _, r := range e.Decide.Ramped {
-			a.speaks(r.Site)
+			say(r.Site)
 		}
+	}
+	slices.Sort(sites) // whatever order they stand in
+	for _, site := range slices.Compact(sites) {
+		a.speaks(site)
 	}
 }
 
@@ -233,8 +244,8 @@ func (a *applying) returns(site, service, why string) {
 	s, _ := a.Table.Service(service)
 	switch {
 	case g.Back != 0:
-	case s.OnlyNew > 0 && !a.within(g.Since, s.OnlyNew):
-		g.Back = a.LT
+	case s.OnlyNew > 0 && !a.within(a.awayFrom(&g), s.OnlyNew):
+		g.Back, g.From = a.LT, a.awayFrom(&g)
 		a.Gone = slices.Clone(a.Gone)
 		a.Gone[i] = g
 		a.event(steadycast.Event{Kind: steadycast.EventAlarm, Site: site, Service: service, From: "gone", To: "on hold", Reason: why + ": " + g.String()})
@@ -257,6 +268,7 @@ func (a *applying) trust(u steadycast.Unit) {
 		name := a.Table.Services[i].Name
 		if k, ok := goneAt(a.Gone, u.Site, name); ok && a.Gone[k].Back != 0 {
 			a.unmark(u.Site, name, a.e.Actor+": "+a.e.Reason)
+			a.renewed(u.Site, name)
 		}
 	}
 }
@@ -282,7 +294,7 @@ func (s *state) soundGone() error {
 		switch {
 		case i > 0 && s.Gone[i-1].compare(g) >= 0:
 			return errors.New("the marks of what is gone are out of order")
-		case !ok || !slices.Contains(v.Sites, g.Site) || g.Since < 0 || g.Since > s.LT || g.QuietMS < 0 || g.QuietMS > int64(maxTime) || len(g.By) == 0 || g.Back != 0 && (g.Back <= g.Since || g.Back > s.LT):
+		case !ok || !slices.Contains(v.Sites, g.Site) || g.Since < 0 || g.Since > s.LT || g.QuietMS < 0 || g.QuietMS > int64(maxTime) || len(g.By) == 0 || g.Back != 0 && (g.Back < g.Since || g.Back > s.LT || g.From > g.Since) || g.From < 0 || g.Back == 0 && g.From != 0:
 			return fmt.Errorf("%s of %s is gone since %d, seen by %d, which cannot be", g.Service, g.Site, g.Since, len(g.By))
 		}
 	}

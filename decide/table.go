@@ -127,7 +127,8 @@ type Service struct {
 	Return string `yaml:"return" json:"return,omitempty"`
 	// OnlyNew is how long a site may have been away from the service before what it
 	// has may be too old to be served: then it comes back only when a person resumes
-	// it, or, after a withdrawal, by what it requires to return. 0: it never is.
+	// it, or, after a withdrawal, by what it requires to return. 0: it never is. It is
+	// counted from when the site served last.
 	OnlyNew time.Duration `yaml:"only_new" json:"only_new_ns,omitempty"`
 	// TTL is how long clients keep an answer of ours that leads them to one site: the
 	// greatest TTL of the names. 0: no name leads to it, only routes do.

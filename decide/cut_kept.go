@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,6 +61,31 @@ func (c CutTold) KnownIn(kept []CutKept) bool {
 	return slices.ContainsFunc(kept, func(k CutKept) bool { return c.Same(k) && k.State == c.State && k.Over == c.Over })
 }
 
+// Settled reports whether telling the ledger changes nothing: what the cut came to is
+// remembered, or it is older than all that are, of which there are as many as can be.
+// So cuts that never end, however many, are not written down in turn.
+func (c CutTold) Settled(kept []CutKept) bool {
+	return c.KnownIn(kept) || len(kept) >= cutsRemembered && !slices.ContainsFunc(kept, func(k CutKept) bool {
+		return c.Same(k) || CutKept{Cut: c.Cut, Node: c.Node}.compare(k) > 0
+	})
+}
+
+// compare orders cuts by the position of what they carry out.
+func (k CutKept) compare(o CutKept) int {
+	return cmp.Or(k.Fence.Compare(o.Fence), k.Unit.Compare(o.Unit), cmp.Compare(k.Node, o.Node))
+}
+
+// oldest is which of them is forgotten first.
+func oldest(list []CutKept) int {
+	at := 0
+	for i := range list {
+		if list[i].compare(list[at]) < 0 {
+			at = i
+		}
+	}
+	return at
+}
+
 // Sound cuts what a node says to its bounds.
 func (c CutTold) Sound() CutTold {
 	c.Reason = cut(c.Reason, cutText-len("…"))
@@ -111,7 +137,7 @@ func (a *applying) cuts(told []CutTold) string {
 		}
 	}
 	for _, c := range told {
-		if c.KnownIn(a.Cuts) {
+		if c.Settled(a.Cuts) {
 			continue
 		}
 		list := keep(a.Cuts, func(k CutKept) bool {
@@ -120,8 +146,11 @@ func (a *applying) cuts(told []CutTold) string {
 		k := CutKept{Cut: c.Cut, Node: c.Node, Since: max(0, a.LT-Time(c.AgeMS))}
 		k.Why = slices.Clone(c.Why)
 		k.Kept = true
-		list = append(list, k)
-		a.Cuts = list[max(0, len(list)-cutsRemembered):]
+		if list = append(list, k); len(list) > cutsRemembered {
+			i := oldest(list)
+			list = slices.Delete(list, i, i+1)
+		}
+		a.Cuts = list
 		if c.Unheard && len(c.Why) > 0 {
 			a.event(steadycast.Event{Kind: steadycast.EventAlarm, Site: c.Unit.Site, Prefix: c.Unit.Prefix, To: "cut failed", Reason: c.Why[0]})
 		}

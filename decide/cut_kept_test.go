@@ -127,6 +127,62 @@ func TestCutsAreRemembered(t *testing.T) {
 	})
 }
 
+// TestCutsThatNeverEnd: more cuts than are remembered, each told again and again, are
+// written down once; the newest of them stay, in whatever order they are told.
+func TestCutsThatNeverEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newFleetWorld(t)
+		site, prefix := w.t.Announcers()[0], w.t.AllPrefixes()[0]
+		var told []CutTold
+		for i := range cutsRemembered + rapid.IntRange(1, 30).Draw(t, "more") {
+			told = append(told, CutTold{Node: site + "-" + strconv.Itoa(i), Cut: Cut{
+				Unit:  steadycast.Unit{Site: site, Prefix: prefix},
+				Fence: steadycast.Fence{Epoch: 1, Index: rapid.Uint64Range(1, 20).Draw(t, "at")}, State: CutFailed,
+			}})
+		}
+		entries := 0
+		for range 3 {
+			for _, i := range rapid.Permutation(makeRange(len(told))).Draw(t, "order") {
+				if told[i].Settled(w.f.View().Cuts) {
+					continue
+				}
+				e := w.entry(KindCut)
+				e.Cuts = []CutTold{told[i]}
+				if r, err := w.f.Apply(e); err != nil || r.Invalid != "" {
+					t.Fatal(r.Invalid, err)
+				}
+				entries++
+			}
+		}
+		if entries > len(told) {
+			t.Errorf("%d entries for %d cuts", entries, len(told))
+		}
+		v := w.f.View()
+		for _, c := range told {
+			older := 0
+			for _, k := range v.Cuts {
+				if k.Fence.Compare(c.Fence) < 0 {
+					older++
+				}
+			}
+			if !c.KnownIn(v.Cuts) && older > 0 {
+				t.Fatalf("the cut at %s is forgotten, and %d older ones are not", c.Fence, older)
+			}
+		}
+		if len(v.Cuts) != cutsRemembered {
+			t.Errorf("%d are remembered", len(v.Cuts))
+		}
+	})
+}
+
+func makeRange(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
 // TestCutIsTold: a node tells of a cut until the ledger remembers what it came to,
 // and once more when it comes to something else.
 func TestCutIsTold(t *testing.T) {

@@ -130,20 +130,25 @@ func (a *applying) divert(o DivertOrder) string {
 			return ""
 		}
 	}
-	a.putDivert(d, a.pathNow(p))
+	a.divertTo(d, a.pathNow(p))
 	a.movedByHand(o.Site)
 	return ""
 }
 
-// putDivert makes a site announce by another path than its first, and than from.
-func (a *applying) putDivert(d Divert, from string) {
-	ds := slices.Clone(a.Moves.Diverts)
-	if i, ok := divertAt(ds, d.Order.Site); ok {
-		ds[i] = d
-	} else {
-		ds = slices.Insert(ds, i, d)
+// putDivert sets that of one site, in a new list.
+func putDivert(ds []Divert, d Divert) []Divert {
+	ds = slices.Clone(ds)
+	i, ok := divertAt(ds, d.Order.Site)
+	if !ok {
+		return slices.Insert(ds, i, d)
 	}
-	a.Moves.Diverts = ds
+	ds[i] = d
+	return ds
+}
+
+// divertTo makes a site announce by another path than its first, and than from.
+func (a *applying) divertTo(d Divert, from string) {
+	a.Moves.Diverts = putDivert(a.Moves.Diverts, d)
 	a.event(steadycast.Event{Kind: steadycast.EventPath, Site: d.Order.Site, Actor: d.Actor, From: from, To: d.Order.Path, Reason: d.Reason})
 }
 

@@ -293,7 +293,7 @@ func (a *applying) switchPath(m *moving) {
 		a.undivert(i, automation, m.Why)
 		return
 	}
-	a.putDivert(Divert{Order: DivertOrder{Site: m.Site, Path: m.To}, Actor: automation, Reason: m.Why, Since: a.LT, Fence: a.Fence, Auto: true, Guards: m.Guards}, m.From)
+	a.divertTo(Divert{Order: DivertOrder{Site: m.Site, Path: m.To}, Actor: automation, Reason: m.Why, Since: a.LT, Fence: a.Fence, Auto: true, Guards: m.Guards}, m.From)
 }
 
 // automation is who wants what nobody ordered.

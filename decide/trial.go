@@ -43,6 +43,8 @@ type Comeback struct {
 	Units   []unitState      `json:"units,omitempty"` // in order of Unit.Compare
 	Orders  []StandingOrder  `json:"orders,omitempty"`
 	Freezes []StandingFreeze `json:"freezes,omitempty"`
+	// Diverts are those to paths that the table on trial has not, in order of site.
+	Diverts []Divert `json:"diverts,omitempty"`
 }
 
 // beginTrial notes that the table in force is on trial, and what was before.
@@ -77,6 +79,11 @@ func (a *applying) beginTrial(was *state, within time.Duration) {
 	for _, f := range was.Freezes {
 		if !f.Breaker && !slices.Contains(a.Freezes, f) {
 			back.Freezes = grow(back.Freezes, f)
+		}
+	}
+	for _, d := range was.Moves.Diverts {
+		if _, stays := divertAt(a.Moves.Diverts, d.Order.Site); !stays && back.Table.leads(d.Order) {
+			back.Diverts = putDivert(back.Diverts, d)
 		}
 	}
 	t.Back = &back
@@ -195,6 +202,12 @@ func (a *applying) recall(back *Comeback, was *state) {
 		}
 	}
 	a.settleNodeOrders()
+	for _, d := range back.Diverts {
+		if _, other := divertAt(a.Moves.Diverts, d.Order.Site); !other && a.Table.leads(d.Order) && (d.Until == 0 || d.Until > a.LT) {
+			p, _ := a.Table.Place(d.Order.Site)
+			a.divertTo(d, a.pathNow(p))
+		}
+	}
 	for _, f := range back.Freezes {
 		if !slices.ContainsFunc(a.Freezes, func(x StandingFreeze) bool { return x.Scope == f.Scope && !x.Breaker }) {
 			a.Freezes = grow(a.Freezes, f)
@@ -227,6 +240,11 @@ func (s *state) soundTrial() error {
 	}
 	if ps := t.Back.Table.Problems(); len(ps) > 0 {
 		return fmt.Errorf("the table before the trial: %s", ps[0])
+	}
+	for i, d := range t.Back.Diverts {
+		if !t.Back.Table.leads(d.Order) || d.LeftMS != 0 || i > 0 && t.Back.Diverts[i-1].Order.Site >= d.Order.Site {
+			return fmt.Errorf("the divert of %s before the trial cannot be", d.Order.Site)
+		}
 	}
 	if !slices.IsSortedFunc(t.Back.Units, func(a, b unitState) int { return a.Unit.Compare(b.Unit) }) {
 		return fmt.Errorf("the units before the trial are out of order")

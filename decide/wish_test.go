@@ -95,7 +95,7 @@ func newSigning(args []string) (*signing, string) {
 // wishOf is what an unsigned entry says, as a wish that its signer would make.
 func wishOf(s *state, e Entry, by string) Wish {
 	w := Wish{Fleet: s.Fleet, Epoch: s.Fence.Epoch, By: by, Serial: 1, At: s.LT, Kind: e.Kind, Reason: e.Reason,
-		Scope: e.Scope, Operator: e.Operator, Name: e.Name, Decision: e.Decision,
+		Scope: e.Scope, Operator: e.Operator, Name: e.Name, Decision: e.Decision, Share: e.Share, Divert: e.Divert, Names: e.Names, Plan: e.Plan,
 		Table: e.Table, Revision: e.Revision, Waive: e.Waive, Force: e.Force, ConfirmWithin: e.ConfirmWithin}
 	if i, ok := s.operatorAt(by); ok {
 		w.Serial = s.Operators[i].Serial + 1

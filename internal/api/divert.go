@@ -66,9 +66,12 @@ func (s *Snapshot) pathOf(name string) (path, way string) {
 func (s *Snapshot) Paths(site string) []decide.PathView {
 	out := s.View.Paths(site)
 	here, ok := s.Site(site)
+	if !ok {
+		return out
+	}
 	for i := range out {
 		p := &out[i]
-		if k := slices.IndexFunc(here.Services, func(x Service) bool { return x.Verdict.Service == p.Service }); ok && p.Service != "" && k >= 0 {
+		if k := slices.IndexFunc(here.Services, func(x Service) bool { return x.Verdict.Service == p.Service }); p.Service != "" && k >= 0 {
 			p.State, p.Reason = here.Services[k].Verdict.State, here.Services[k].Verdict.Reason
 		}
 	}
@@ -99,6 +102,30 @@ func PathText(p *decide.PathView) string {
 		text += ": " + p.Reason
 	}
 	return text
+}
+
+// judgePaths: routes that go a path which fails, or another than the preferred one
+// because that failed, are not as they should be.
+func (s *Snapshot) judgePaths(sum *Summary, _ []Row, _ []Tally) {
+	for _, d := range s.View.Diverts {
+		if d.Auto {
+			sum.say(LevelDegraded, "on another path", "steadycast sites")
+			break
+		}
+	}
+	for _, p := range s.paths() {
+		if !p.InUse || p.State != steadycast.Unhealthy {
+			continue
+		}
+		next := "steadycast checks --site " + p.Site
+		if w := s.wish(p.Site); w != nil {
+			if g, refused := w.Refusal(); refused && g.Override != "" {
+				next = g.Override + " --reason TEXT"
+			}
+		}
+		sum.say(LevelDegraded, "a path fails", next)
+		return
+	}
 }
 
 // WishText says of a change of path why it is called for and what keeps it from being

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +36,9 @@ func TestPathsShow(t *testing.T) {
 	want := []string{"ams: path direct, in use, is unhealthy: r1 is stuck ×3", "ams: ", "iad: ", "iad: path scrubbed is suspect: r2 is idle"}
 	if !slices.Equal(said, want) {
 		t.Errorf("status says %q; want %q", said, want)
+	}
+	if sum := s.Status().Summary; sum.Level != LevelDegraded {
+		t.Errorf("summary: %+v", sum)
 	}
 	for _, r := range s.SiteRows() {
 		if two := len(r.Paths) == 2; two != (r.Site == "ams" || r.Site == "iad") {
@@ -74,6 +78,44 @@ func TestASiteOnItsWayToAnotherPathAnnounces(t *testing.T) {
 		}
 		if sum := s.Summarize(rows, nil); len(rows) != 2 || sum.Sentence != c.sentence || sum.Level != c.level {
 			t.Errorf("moving %t: %q, %s; want %q, %s", c.moving, sum.Sentence, sum.Level, c.sentence, c.level)
+		}
+	}
+}
+
+// TestPathSummary: a path in use that fails, and one that was left for that, are not
+// all well; what a person diverted is.
+func TestPathSummary(t *testing.T) {
+	unit := steadycast.Unit{Site: "fra", Prefix: netip.MustParsePrefix("192.0.2.0/24")}
+	for _, c := range []struct {
+		name   string
+		change func(v *decide.View)
+		mark   string
+		next   string
+	}{
+		{"well", func(*decide.View) {}, "all well", "steadycast events -f"},
+		{"diverted by a person", func(v *decide.View) {
+			v.Diverts = []decide.Divert{{Order: decide.DivertOrder{Site: "fra", Path: "scrubbed"}, Actor: "ann"}}
+		}, "all well", "steadycast events -f"},
+		{"left", func(v *decide.View) {
+			v.Verdicts[0].State = steadycast.Unhealthy
+			v.Diverts = []decide.Divert{{Order: decide.DivertOrder{Site: "fra", Path: "scrubbed"}, Auto: true}}
+		}, "on another path", "steadycast sites"},
+		{"failing", func(v *decide.View) { v.Verdicts[0].State = steadycast.Unhealthy }, "a path fails", "steadycast checks --site fra"},
+		{"failing and kept", func(v *decide.View) {
+			v.Verdicts[0].State = steadycast.Unhealthy
+			v.PathWishes = []decide.PathWish{{Site: "fra", To: "scrubbed", Guards: []steadycast.GuardAnswer{{Guard: "lock", Override: "steadycast unlock fra"}}}}
+		}, "a path fails", "steadycast unlock fra --reason TEXT"},
+	} {
+		s := &Snapshot{View: decide.View{
+			Table: decide.Table{Revision: 1, Sites: []decide.Place{{Name: "fra", Paths: []string{"direct", "scrubbed"}}},
+				Services: []decide.Service{{Name: "web", Prefixes: []netip.Prefix{unit.Prefix}}, {Name: "straight", Path: "direct", Sites: []string{"fra"}}}},
+			Verdicts: []steadycast.Verdict{{Site: "fra", Service: "straight", State: steadycast.Healthy}},
+		}}
+		c.change(&s.View)
+		sum := Summary{Level: LevelOK, Mark: "all well", Next: "steadycast events -f"}
+		s.judgePaths(&sum, nil, nil)
+		if sum.Mark != c.mark || sum.Next != c.next || (sum.Level == LevelOK) != (c.mark == "all well") {
+			t.Errorf("%s: %+v; want %q, %q", c.name, sum, c.mark, c.next)
 		}
 	}
 }

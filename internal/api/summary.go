@@ -90,7 +90,7 @@ func (s *Snapshot) Summarize(rows []Row, tallies []Tally) Summary {
 	}
 	// From the mildest to the worst: a later one replaces what an earlier one said.
 	for _, judge := range []func(*Summary, []Row, []Tally){
-		s.judgeOrders, s.judgeTrial, s.judgeChanging, s.judgeTrouble, s.judgeDaemon, s.judgeWaiting,
+		s.judgeOrders, s.judgeTrial, s.judgeChanging, s.judgePaths, s.judgeTrouble, s.judgeDaemon, s.judgeWaiting,
 		s.judgeFreeze, s.judgeHeld, s.judgeFloor,
 	} {
 		judge(&sum, rows, tallies)

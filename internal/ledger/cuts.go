@@ -26,7 +26,7 @@ func (l *leader) cuts(now time.Duration) (decide.Entry, bool) {
 		for _, c := range older(h.beat.Cuts, now-h.at) {
 			c = c.Sound()
 			c.Node = cmp.Or(h.beat.Node, c.Node)
-			if c.Unit.Site == h.beat.Site && c.Node != "" && !c.Unheard && c.Fault() == "" && !c.KnownIn(l.view.Cuts) {
+			if c.Unit.Site == h.beat.Site && c.Node != "" && !c.Unheard && c.Fault() == "" && !c.Settled(l.view.Cuts) {
 				e.Cuts = append(e.Cuts, c)
 			}
 		}

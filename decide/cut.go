@@ -17,8 +17,8 @@ import (
 //
 //   - in progress while something that can be measured says otherwise: a router
 //     or a view from outside still has the route, a node has not heard of it,
-//     packets still come, a server of names still leads clients here, a site that
-//     took over is not known to be well yet;
+//     packets still come, a server of names still leads clients here, the site
+//     still answers to who asks at the shared address, a site that took over is not known to be well yet;
 //   - failed while a site that took over is unwell: then a person should think of
 //     going back;
 //   - complete once all of it was so for [CutWindow], with the packets counted;
@@ -130,7 +130,11 @@ type CutFacts struct {
 	Led   int64
 	LedBy []string
 	Named int
-	// Unasked: it is not known yet what servers of names count.
+	// Met are nodes that ask the shared address and are answered by this very site, of
+	// Asked that have asked of late and Askers that would.
+	Met           []string
+	Asked, Askers int
+	// Unasked: it is not known yet what servers of names count, and who meets whom.
 	Unasked bool
 	// Targets are the other sites that announce it now. Alone: the fleet has no other.
 	Targets []CutTarget
@@ -251,7 +255,7 @@ func (c *Cut) advance(now Now, f CutFacts, lost time.Duration) (changed bool) {
 		return false
 	}
 	was, before := c.State, len(c.Why)
-	c.Counted, c.Measured = f.Counted, f.Counted || f.Named > 0 || f.Unasked
+	c.Counted, c.Measured = f.Counted, f.Counted || f.Named > 0 || f.Askers > 0 || f.Unasked
 	c.Why = nil
 	if c.Effect == 0 {
 		c.Lost += lost
@@ -272,10 +276,7 @@ func (c *Cut) advance(now Now, f CutFacts, lost time.Duration) (changed bool) {
 		c.State = CutComplete
 		if !f.Counted {
 			c.State = CutUnmeasured
-			c.Why = []string{"nothing counts what still comes here"}
-			if f.Named > 0 {
-				c.Why[0] += "; by their own counts, no server of names leads anybody here"
-			}
+			c.Why = []string{f.unmeasured()}
 		}
 	}
 	if c.State != was {
@@ -287,13 +288,15 @@ func (c *Cut) advance(now Now, f CutFacts, lost time.Duration) (changed bool) {
 // residual reports whether what still comes was little enough for long enough.
 // Where nothing is counted it does not stand in the way.
 func (c *Cut) residual(now Now, f CutFacts) bool {
-	led := f.led()
-	if led != "" {
-		c.quiet, c.Migrated = 0, 0
-		c.Why = append(c.Why, led)
+	lingers := false
+	for _, why := range []string{f.led(), f.met()} {
+		if why != "" {
+			lingers, c.quiet, c.Migrated = true, 0, 0
+			c.Why = append(c.Why, why)
+		}
 	}
 	if !f.Counted {
-		return led == ""
+		return !lingers
 	}
 	c.Rest = f.Rate
 	most := c.Before * residualPercent / 100
@@ -302,7 +305,7 @@ func (c *Cut) residual(now Now, f CutFacts) bool {
 		c.Why = append(c.Why, fmt.Sprintf("residual: %d a second still come here, of %d before; at most %d", f.Rate, c.Before, most))
 		return false
 	}
-	if led != "" {
+	if lingers {
 		return false
 	}
 	if c.quiet == 0 {

@@ -59,6 +59,8 @@ func TestCut(t *testing.T) {
 			"residual: 3 answers of the last 10s led clients here, by ams-1, iad-1"},
 		{"a name that still leads here, and nobody counts", func(f *CutFacts) { f.Led, f.LedBy, f.Named, f.Counted = 1, []string{"ams-1"}, 2, false }, CutInProgress,
 			"residual: 1 answers of the last 10s led clients here, by ams-1"},
+		{"the site itself answers", func(f *CutFacts) { f.Met, f.Asked = []string{"eye-1"}, 2 }, CutInProgress,
+			"identity: fra still answers at 192.0.2.0/24, as eye-1 sees it"},
 		{"a target that fails", func(f *CutFacts) { f.Targets[1].Bad = "web is unhealthy" }, CutFailed, "target: iad: web is unhealthy. Roll back?"},
 		{"no target", func(f *CutFacts) { f.Targets = nil }, CutFailed, "target: no other site announces it. Roll back?"},
 	} {

@@ -184,6 +184,8 @@ type Beat struct {
 	Cuts []CutTold `json:"cuts,omitempty"`
 	// Led is what the node's server of names counted; nil where it has none.
 	Led *LedTold `json:"led,omitempty"`
+	// Met is whom it met at shared addresses whose sites are out; nil where it did not ask.
+	Met *MetTold `json:"met,omitempty"`
 }
 
 // Speaker orders beats by who says them: site, then node.

@@ -286,6 +286,8 @@ type SiteNow struct {
 	Cuts []CutTold `json:"cuts,omitempty"`
 	// Led is what its server of names counted; nil where it has none.
 	Led *LedTold `json:"led,omitempty"`
+	// Met is whom it met at shared addresses whose sites are out.
+	Met *MetTold `json:"met,omitempty"`
 }
 
 // Together is what the nodes of a site say as one: it acts on what the last of them

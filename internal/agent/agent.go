@@ -100,6 +100,8 @@ type Plan struct {
 	// Elsewhere look for whoever else serves a prefix; they count where nobody can
 	// be asked.
 	Elsewhere []probe.Check
+	// WhoAnswers ask shared addresses for sites that are out; see whose.go.
+	WhoAnswers []probe.Check
 	// Placement is what the fleet's names are answered by. No agent answers; it looks
 	// whether another table would leave a name with nobody.
 	Placement dnsfallback.Placement
@@ -127,6 +129,7 @@ type Agent struct {
 	sets    *announcer
 	views   *outside
 	others  *outside // looks for whoever else serves what this site may announce
+	whose   *whose   // asks who answers where a site is out
 	errand  *courier
 	record  record
 	wanted  steadycast.RouteSet
@@ -257,6 +260,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.others = newOutside(plan.Elsewhere, a.env(), a.now, a.elsewhere)
 	a.others.calm = true
 	helpers.Go(func() { a.others.run(ctx) })
+	a.whose = newWhose(a.o.Site, a.o.Ledger.View, func() []probe.Check { return a.plan.Load().WhoAnswers }, a.env())
+	helpers.Go(func() { a.whose.run(ctx) })
 	a.recallCuts()
 	helpers.Go(func() { a.watchOthers(ctx) })
 	if a.o.Counts != nil {
@@ -516,8 +521,9 @@ func (a *Agent) prefixes() []netip.Prefix {
 
 // beat tells the ledger what is so, once a second and after each change of it.
 func (a *Agent) beat() {
-	if a.o.Speak == nil {
-		return // who announces nothing has nothing to say
+	met := a.whose.told()
+	if a.o.Speak == nil && met == nil {
+		return // who announces nothing and asks nobody has nothing to say
 	}
 	if a.cuts.due { // a route that left, and that it is a cut, are told together
 		a.lookAtCuts()
@@ -525,7 +531,7 @@ func (a *Agent) beat() {
 	b := a.site.Beat()
 	b.Cuts = a.cuts.judge.Tell(a.now(), a.o.Node)
 	b.Revision = a.acting
-	b.Led = a.ledTold()
+	b.Led, b.Met = a.ledTold(), met
 	a.beats++
 	b.Seq = a.beats
 	a.o.Ledger.Beat(b)

@@ -222,6 +222,7 @@ func (a *Agent) takers(f *decide.CutFacts, view *decide.View) {
 		return
 	}
 	f.Led, f.LedBy, f.Named = decide.LedTo(o.sites, f.Unit.Site, view.Table.ServicesAt(f.Unit.Site, f.Unit.Prefix))
+	f.Met, f.Asked, f.Askers = decide.MetBy(o.sites, f.Unit)
 	fence := a.fenceOf(f)
 	for _, site := range view.Table.Announcers() {
 		x, ok := decide.Together(o.sites, site, api.Stale)

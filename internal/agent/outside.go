@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -148,8 +147,12 @@ func (o *outside) ask(ctx context.Context, c probe.Check, p netip.Prefix) steady
 
 // about puts a prefix into a view's words.
 func about(c probe.Check, p netip.Prefix) probe.Check {
-	r := strings.NewReplacer("{prefix}", p.String(), "{address}", p.Addr().String())
-	re := strings.NewReplacer("{prefix}", regexp.QuoteMeta(p.String()), "{address}", regexp.QuoteMeta(p.Addr().String()))
+	return filled(c, []string{"{prefix}", p.String(), "{address}", p.Addr().String()})
+}
+
+// filled fills pairs of placeholder and value into a check.
+func filled(c probe.Check, words []string) probe.Check {
+	r, re := strings.NewReplacer(words...), quoted(words)
 	c.Target = r.Replace(c.Target)
 	if c.Exec != nil {
 		e := *c.Exec

@@ -207,7 +207,7 @@ func derive(c *config.Config) func(decide.Table) (Plan, error) {
 func planOf(c *config.Config) Plan {
 	return Plan{
 		Table: c.Table(), Probes: c.Looks(c.Node.Site), LooksBut: looksBut(c), VIPs: c.VIPs(), VIPsOf: vipsOf(c),
-		Outside: c.Node.Outside, Elsewhere: c.Node.Elsewhere, Placement: c.Fleet.Placement,
+		Outside: c.Node.Outside, Elsewhere: c.Node.Elsewhere, WhoAnswers: c.Node.WhoAnswers, Placement: c.Fleet.Placement,
 		Plans: c.Fleet.Plans, Programs: c.Node.Exec,
 		Config: api.Config{Path: c.File, Hash: c.Hash(), LoadedAt: time.Now()},
 	}

@@ -81,21 +81,37 @@ func (j *judge) daemon() {
 	}
 }
 
-// viewKinds are the kinds of check that can tell of one prefix.
-var viewKinds = []string{"exec", "http", "prometheus", "file"}
+// asksAbout is what the checks of one key ask about: by which kinds, and by which
+// placeholders they name it.
+type asksAbout struct {
+	kinds, words []string
+	missing      string // what is wrong where none of the words stands
+}
+
+var (
+	aboutPrefix = asksAbout{[]string{"exec", "http", "prometheus", "file"}, []string{"{prefix}", "{address}"},
+		"names no prefix: write {prefix} or {address} where the prefix it is asked about should stand"}
+	aboutSite = asksAbout{[]string{"dns", "http", "tls", "tcp", "exec"}, []string{inSite, inNode},
+		"cannot tell sites apart: write {site} or {node} where the site that should answer is named, as http: {identity: \"X-Site: {site}\"} or dns: {identity: \"{node}\"}"}
+)
 
 // outside judges the views that can contradict a proof, and those that look for
 // whoever else serves a prefix, and fills in their defaults.
 func (j *judge) outside() {
 	n := &j.cfg.Node
-	n.Outside = j.views("outside", n.Outside, func(cs []probe.Check) []leaf {
+	n.Outside = j.views("outside", n.Outside, aboutPrefix, func(cs []probe.Check) []leaf {
 		return leavesOf(struct {
 			Outside []probe.Check `yaml:"outside"`
 		}{cs}, false)
 	})
-	n.Elsewhere = j.views("elsewhere", n.Elsewhere, func(cs []probe.Check) []leaf {
+	n.Elsewhere = j.views("elsewhere", n.Elsewhere, aboutPrefix, func(cs []probe.Check) []leaf {
 		return leavesOf(struct {
 			Elsewhere []probe.Check `yaml:"elsewhere"`
+		}{cs}, false)
+	})
+	n.WhoAnswers = j.views("who_answers", n.WhoAnswers, aboutSite, func(cs []probe.Check) []leaf {
+		return leavesOf(struct {
+			WhoAnswers []probe.Check `yaml:"who_answers"`
 		}{cs}, false)
 	})
 	if n.LastResort != 0 && (n.LastResort < time.Minute || n.LastResort > 24*time.Hour) {
@@ -105,23 +121,24 @@ func (j *judge) outside() {
 
 // views judges the checks of one key that ask about a prefix, and returns them
 // with their defaults.
-func (j *judge) views(key string, checks []probe.Check, leaves func([]probe.Check) []leaf) []probe.Check {
+func (j *judge) views(key string, checks []probe.Check, of asksAbout, leaves func([]probe.Check) []leaf) []probe.Check {
 	for i, c := range checks {
 		at := fmt.Sprintf("%s[%d]", key, i)
 		if c.Kind != "" {
-			j.word(at+".kind", c.Kind, viewKinds...)
+			j.word(at+".kind", c.Kind, of.kinds...)
 		}
-		for _, p := range c.Problems() {
-			j.say(j.node, join(at, p.Path), "%s", p.Text)
+		const stands = "240.0.0.1" // for any address
+		for _, p := range about(c, strings.NewReplacer(inAddress, stands)).Problems() {
+			j.say(j.node, join(at, p.Path), "%s", strings.ReplaceAll(p.Text, stands, inAddress))
 		}
 		if c.Name != "" && slices.ContainsFunc(checks[:i], func(o probe.Check) bool { return o.Name == c.Name }) {
 			j.say(j.node, at+".name", "%q stands here twice; give each view its own name", brief(c.Name))
 		}
 		asks := slices.ContainsFunc(leavesOf(c, false), func(l leaf) bool {
-			return strings.Contains(l.value, "{prefix}") || strings.Contains(l.value, "{address}")
+			return slices.ContainsFunc(of.words, func(w string) bool { return strings.Contains(l.value, w) })
 		})
 		if !asks {
-			j.say(j.node, at, "names no prefix: write {prefix} or {address} where the prefix it is asked about should stand")
+			j.say(j.node, at, "%s", of.missing)
 		}
 	}
 	written := leaves(checks)

@@ -51,6 +51,10 @@ type Node struct {
 	// and they find nobody, announces what is out; default 15m, 0 never.
 	Elsewhere  []probe.Check `yaml:"elsewhere" empty:"ok"`
 	LastResort time.Duration `yaml:"last_resort"`
+	// WhoAnswers ask shared addresses, which this node does not have itself, for sites
+	// that are out: each is up while the site that it names answers; {site}, {node},
+	// {prefix} and {address} in it stand for what is asked for.
+	WhoAnswers []probe.Check `yaml:"who_answers" empty:"ok"`
 
 	// Ledger says where the fleet's ledger is, TLS what this node proves itself
 	// with to other nodes. Both are for mode fleet.

@@ -121,7 +121,7 @@ func TestReferenceShowsEveryKey(t *testing.T) {
 		// shown once for several places.
 		elsewhere []string
 	}{
-		{"node.yaml", new(Node), []string{"services", "prefixes", "guards", "levels", "outside[]", "elsewhere[]"}},
+		{"node.yaml", new(Node), []string{"services", "prefixes", "guards", "levels", "outside[]", "elsewhere[]", "who_answers[]"}},
 		{"fleet.yaml", new(Fleet), []string{"services[].remote.checks[]", "controls.positive[]", "controls.negative[]", "pools[]", "plans[].metric", "plans[].steps[].check", "plans[].steps[].undo"}},
 	} {
 		src, err := os.ReadFile(filepath.Join(configs, c.file))

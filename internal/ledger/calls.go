@@ -228,7 +228,7 @@ func (c *calls) Sites(ctx context.Context) (s []decide.SiteNow, err error) {
 			s = append(s, decide.SiteNow{
 				Site: h.beat.Site, Node: h.beat.Node, Load: loadOf(loads, h.beat.Site), AgeMS: (now - h.at).Milliseconds(),
 				At: h.beat.At, Announcing: h.beat.Announcing, Unproven: h.beat.Unproven, Revision: h.beat.Revision, Cuts: older(h.beat.Cuts, now-h.at),
-				Led: h.beat.Led,
+				Led: h.beat.Led, Met: h.beat.Met,
 			})
 		}
 	})

@@ -93,7 +93,7 @@ func (l *leader) applied(now time.Duration) { l.last, l.view = now, l.fleet.View
 // hear takes a beat whose age counts from an instant. One that was said before
 // another that came is late and says nothing.
 func (l *leader) hear(now time.Duration, b decide.Beat) {
-	b.Led = b.Led.Sound()
+	b.Led, b.Met = b.Led.Sound(), b.Met.Sound()
 	i, ok := slices.BinarySearchFunc(l.beats, b, func(h heard, b decide.Beat) int { return h.beat.Speaker(b) })
 	switch {
 	case !ok:

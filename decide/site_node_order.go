@@ -65,7 +65,7 @@ func (s *Site) goOut(now Now, u *unit) {
 	switch {
 	case !u.announced:
 		u.reason = mineText(u, doneText(u.mine.Kind))
-	case u.draining && now < u.leaveAt && s.well(u, func(sv *service) bool { return !sv.dead(now) }):
+	case u.draining && u.mine.Kind == steadycast.OrderDrain && now < u.leaveAt && s.well(u, func(sv *service) bool { return !sv.dead(now) }):
 	default:
 		u.goes = true
 		if !u.draining {

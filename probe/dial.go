@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -51,10 +52,15 @@ func (d dialer) resolve(ctx context.Context, host string) (netip.Addr, error) {
 		}
 	}
 	a = a.Unmap()
+	return a, d.present(a)
+}
+
+// present refuses a service address that is not on this host.
+func (d dialer) present(a netip.Addr) error {
 	if v, known := d.env.vip(a.WithZone("")); known && !v.Present {
-		return a, &absentError{a}
+		return &absentError{a}
 	}
-	return a, nil
+	return nil
 }
 
 // lookUp asks the resolver; of several addresses it takes the first of the
@@ -87,20 +93,26 @@ func (d dialer) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	// No keepalives on connections that live for milliseconds: four system calls less.
-	nd := net.Dialer{KeepAlive: -1, FallbackDelay: -1}
-	if d.source.IsValid() {
-		switch network {
-		case "tcp":
-			nd.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(d.source, 0))
-		case "udp":
-			nd.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(d.source, 0))
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a port", port)
+	}
+	to := netip.AddrPortFrom(a, uint16(n))
+	if network == "tcp" {
+		c, err := (&connecting{dialer: d, to: to}).wait(ctx)
+		if err != nil {
+			return nil, err // and no nil in an interface
 		}
+		return c, nil
+	}
+	nd := net.Dialer{}
+	if d.source.IsValid() {
+		nd.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(d.source, 0))
 	}
 	if d.device != "" {
 		nd.Control = d.bindDevice
 	}
-	return nd.DialContext(ctx, network, net.JoinHostPort(a.String(), port))
+	return nd.DialContext(ctx, network, to.String())
 }
 
 func (d dialer) bindDevice(_, _ string, rc syscall.RawConn) error {

@@ -11,6 +11,10 @@
 //	Check ──Compile──▶ Compiled ──Run──▶ Result ─┼─ Expr ──▶ Observation
 //	Check ──Compile──▶ Compiled ──Run──▶ Result ─┘
 //
+// Rounds of one interval fall on common ticks. In a calm one, those looks that a
+// near service answers at once take turns in one goroutine ([glance]), which is
+// most of what a look would cost; what hurries or is being confirmed goes alone.
+//
 // # Up, down, unknown
 //
 // A probe that cannot look says unknown, never down: no route, no source
@@ -46,5 +50,7 @@
 //
 // A check that uses a host name depends on this host's resolver and gives
 // unknown when that fails: write addresses. A certificate's dates are judged by
-// this host's clock.
+// this host's clock. How long a look took may be told too high by a few
+// milliseconds, while it takes turns with others; a check with a ceiling on its
+// latency never does.
 package probe

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/internal/loopback"
 	"go.uber.org/goleak"
 )
 
@@ -32,16 +33,49 @@ func compiled(t testing.TB, c Check, env Env) *Compiled {
 	return out
 }
 
-// run makes one attempt; one more when this host, not the check, was too slow.
+// run makes one attempt; one more when this host, not the check, was too slow. A
+// check whose attempts may take turns with others makes another in that way, and
+// must come to the same.
 func run(t testing.TB, c Check) (r steadycast.Result) {
 	t.Helper()
+	r = inTime(func() steadycast.Result { return compiled(t, c, Env{}).Run(context.Background()) })
+	if x := compiled(t, c, Env{}); x.glance != nil {
+		beside := inTime(func() steadycast.Result { return amongOthers(t, x) })
+		if beside.Outcome != r.Outcome || beside.Class != r.Class || beside.Reason != r.Reason {
+			t.Errorf("alone:        %v %v: %s\namong others: %v %v: %s", r.Outcome, r.Class, r.Reason, beside.Outcome, beside.Class, beside.Reason)
+		}
+	}
+	return r
+}
+
+func inTime(attempt func() steadycast.Result) (r steadycast.Result) {
 	for range 3 {
-		r = compiled(t, c, Env{}).Run(context.Background())
+		r = attempt()
 		if !strings.Contains(r.Reason, "this host was late") && !strings.Contains(r.Reason, "did not stop at its deadline") {
 			break
 		}
 	}
 	return r
+}
+
+// amongOthers makes one attempt that takes turns with some that nobody answers.
+func amongOthers(t testing.TB, c *Compiled) steadycast.Result {
+	t.Helper()
+	nobody := loopback.Own(t).String()
+	out := make(chan steadycast.Result, 1)
+	all := []errand{turn(t, compiled(t, Check{Kind: "tcp", Target: nobody}, Env{}), func(steadycast.Result) {}), turn(t, c, func(r steadycast.Result) { out <- r }),
+		turn(t, compiled(t, Check{Kind: "http", Target: "http://" + nobody}, Env{}), func(steadycast.Result) {})}
+	together(all, func(f func()) { go f() })
+	return <-out
+}
+
+// turn is an admitted attempt.
+func turn(t testing.TB, c *Compiled, deliver func(steadycast.Result)) errand {
+	t.Helper()
+	if !c.admit() {
+		t.Fatal("it runs already")
+	}
+	return errand{ctx: context.Background(), run: c, deliver: func(r steadycast.Result, _ bool) { deliver(r) }}
 }
 
 // patient is a timeout that a busy host does not reach, unless reaching it is

@@ -25,6 +25,8 @@ type httpProbe struct {
 	judge  httpJudge
 	header http.Header
 	round  http.RoundTripper
+
+	plain *plainRequest // nil when it takes more than one request to a written address
 }
 
 const (
@@ -177,25 +179,51 @@ func compileHTTP(c Check, env Env) (body, error) {
 		}
 	}
 	p.round = &plainHTTP{p.dial, transport}
+	if strings.HasPrefix(c.Target, "http:") && transport.Protocols.HTTP1() && h.FollowRedirects == 0 {
+		var err error
+		if p.plain, err = p.writeDown(); err != nil {
+			return nil, err
+		}
+	}
 	return p, nil
 }
 
-func (p *httpProbe) probe(ctx context.Context) steadycast.Result {
-	began := time.Now()
+// request makes the request.
+func (p *httpProbe) request(ctx context.Context) (*http.Request, error) {
 	var content io.Reader
 	if p.set.Body != "" {
 		content = strings.NewReader(p.set.Body)
 	}
 	req, err := http.NewRequestWithContext(ctx, p.set.Method, p.target, content)
 	if err != nil {
-		return unknown("%v", err)
+		return nil, err
 	}
 	req.Header, req.Host = p.header, p.set.Host
+	return req, nil
+}
+
+func (p *httpProbe) probe(ctx context.Context) steadycast.Result {
+	if p.plain != nil {
+		return look(ctx, p.glance())
+	}
+	began := time.Now()
+	req, err := p.request(ctx)
+	if err != nil {
+		return unknown("%v", err)
+	}
 	resp, err := p.do(req)
+	if err == nil {
+		defer resp.Body.Close()
+	}
+	return p.answered(ctx, began, resp, err)
+}
+
+// answered judges what came of the request: a response, whose body is yet to be
+// read, or an error.
+func (p *httpProbe) answered(ctx context.Context, began time.Time, resp *http.Response, err error) steadycast.Result {
 	if err != nil {
 		return p.failed(ctx, err, "waiting for the response")
 	}
-	defer resp.Body.Close()
 	// One byte more than is looked at tells whether there is more.
 	text, err := readBounded(resp.Body, int(p.set.MaxBody)+1)
 	if r := p.judge.head(resp); r.Outcome != steadycast.Up {

@@ -43,7 +43,7 @@ func (p *plainHTTP) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := talks.Get().(*talk)
 	resp, err := x.exchange(conn, req)
 	if err != nil {
-		talks.Put(x)
+		x.over()
 		end()
 		conn.Close()
 		return nil, err
@@ -55,15 +55,26 @@ func (p *plainHTTP) RoundTrip(req *http.Request) (*http.Response, error) {
 // talk is what one exchange needs of memory; it serves many, one after the other.
 type talk struct {
 	out   bytes.Buffer
+	got   []byte // what a glance has read
 	heard hearing
 	limit io.LimitedReader
 	in    *bufio.Reader
 }
 
-var talks = sync.Pool{New: func() any { return &talk{in: bufio.NewReaderSize(nil, 2<<10)} }} // for one answer
+// glanceBytes is how long an answer may be that a glance reads to its end.
+const glanceBytes = 4 << 10
 
-// exchange sends the request and reads the head of the final response; those
-// before it say only that it will come (RFC 9110 §15.2).
+var talks = sync.Pool{New: func() any { // for one answer
+	return &talk{got: make([]byte, 0, glanceBytes), in: bufio.NewReaderSize(nil, 2<<10)}
+}}
+
+// over gives it back, when nothing of it is read any more.
+func (x *talk) over() {
+	x.heard.Reader = nil
+	talks.Put(x)
+}
+
+// exchange sends the request and reads the head of the final response.
 func (x *talk) exchange(conn net.Conn, req *http.Request) (*http.Response, error) {
 	req = req.WithContext(req.Context()) // a copy
 	req.Close = true                     // Connection: close
@@ -72,7 +83,14 @@ func (x *talk) exchange(conn net.Conn, req *http.Request) (*http.Response, error
 	if sent == nil {
 		_, sent = conn.Write(x.out.Bytes())
 	}
-	x.heard = hearing{Reader: conn}
+	return x.hear(conn, req, sent)
+}
+
+// hear reads the head of the final response to req; those before it say only that
+// it will come (RFC 9110 §15.2). sent is how sending went: a server may answer
+// before it has heard all.
+func (x *talk) hear(from io.Reader, req *http.Request, sent error) (*http.Response, error) {
+	x.heard = hearing{Reader: from}
 	x.limit = io.LimitedReader{R: &x.heard, N: maxHeaderBytes}
 	x.in.Reset(&x.limit)
 	for {
@@ -121,8 +139,7 @@ func (b *onlyBody) Close() error {
 	}
 	b.end()
 	b.Reader = http.NoBody // what it read from serves another
-	b.talk.heard.Reader = nil
-	talks.Put(b.talk)
+	b.talk.over()
 	b.talk = nil
 	return b.conn.Close()
 }

@@ -52,7 +52,8 @@ func loopbackUp() error {
 // here makes one attempt on this goroutine, and so on this thread.
 func here(t *testing.T, c Check, env Env) steadycast.Result {
 	t.Helper()
-	return compiled(t, c, env).attempt(context.Background(), time.Now())
+	x := compiled(t, c, env)
+	return x.attempt(context.Background(), time.Now(), x.body.probe)
 }
 
 // A host without a route sees nothing, and so says nothing against the service.

@@ -157,7 +157,7 @@ func (s *Scheduler) begin(sv *service, now time.Duration) {
 		sv.results[i] = steadycast.Result{Reason: "not waited for"}
 		sv.pending++
 		if s.free(t) {
-			s.launch(t, now)
+			s.launch(t, now, !anew)
 		} else if !t.queued {
 			t.queued = true
 			s.queue = append(s.queue, waiting{t, now + patience})
@@ -187,7 +187,7 @@ func (s *Scheduler) lookAgain(sv *service, now time.Duration) {
 	for _, t := range sv.tasks {
 		if t.part == settled && !t.queued && !t.run.Running() && (sv.anew() || sv.next >= t.nextDue) && s.free(t) {
 			t.plan(sv.next, sv.cfg.Interval)
-			s.launch(t, now)
+			s.launch(t, now, false)
 		}
 	}
 }
@@ -220,19 +220,34 @@ func (t *task) count(change func(*CheckStatus)) {
 	t.status.Store(&c)
 }
 
-// launch begins an attempt for the round that is open.
-func (s *Scheduler) launch(t *task, now time.Duration) {
+// launch begins an attempt for the round that is open. calm: nothing has happened,
+// so it may take turns with others that are due now.
+func (s *Scheduler) launch(t *task, now time.Duration, calm bool) {
 	sv, round := t.service, t.service.rounds
 	t.count(func(c *CheckStatus) { c.LastStart, c.Lag = now, now-sv.slot })
 	s.n.Running++
 	abandoned := t.run.Abandoned()
-	t.run.start(sv.ctx, s.crew.run, func(r steadycast.Result) {
-		s.tell(func(at time.Duration) {
+	deliver := func(r steadycast.Result, quiet bool) {
+		s.leave(func(at time.Duration) {
 			s.n.Running--
 			lost := t.run.Abandoned() - abandoned
 			s.ended(t, round, r, lost, at)
-		})
-	})
+		}, quiet)
+	}
+	if calm && t.run.glance != nil && t.run.admit() {
+		s.together = append(s.together, errand{ctx: sv.ctx, run: t.run, deliver: deliver})
+		return
+	}
+	t.run.start(sv.ctx, s.crew.run, func(r steadycast.Result) { deliver(r, false) })
+}
+
+// lookTogether begins those attempts that may take turns.
+func (s *Scheduler) lookTogether() {
+	if len(s.together) > 0 {
+		all := s.together
+		s.together = nil
+		s.crew.run(func() { together(all, s.crew.run); s.poke() })
+	}
 }
 
 // ended takes an attempt's result.
@@ -281,7 +296,7 @@ func (s *Scheduler) serveQueue(now time.Duration) {
 		switch {
 		case !wanted:
 		case s.n.Running < s.opts.Concurrency:
-			s.launch(t, now)
+			s.launch(t, now, false)
 		case now >= w.until:
 			s.n.Saturated++
 			t.count(func(c *CheckStatus) { c.Saturated++ })

@@ -21,6 +21,8 @@ type body interface {
 type Compiled struct {
 	check Check // with defaults
 	body  body
+	// glance makes a [glance] of an attempt; nil where there is no such thing.
+	glance func() glance
 
 	running   atomic.Bool
 	abandoned atomic.Uint64
@@ -37,7 +39,11 @@ func Compile(c Check, env Env) (*Compiled, error) {
 	if err != nil {
 		return nil, fmt.Errorf("check %s: %w", c.Name, err)
 	}
-	return &Compiled{check: c, body: b}, nil
+	x := &Compiled{check: c, body: b}
+	if g, ok := b.(glancer); ok && g.glances() {
+		x.glance = g.glance
+	}
+	return x, nil
 }
 
 // problems joins what is wrong into one error.
@@ -73,17 +79,26 @@ func grace(timeout time.Duration) time.Duration {
 	return min(max(timeout/4, 50*time.Millisecond), 250*time.Millisecond)
 }
 
+// admit reserves the one attempt that may run at a time; what begins it must
+// deliver it.
+func (c *Compiled) admit() bool { return c.running.CompareAndSwap(false, true) }
+
 // start begins an attempt in a goroutine that run gives, and calls deliver exactly
 // once, from another goroutine. It returns false, and does nothing, while an
 // attempt runs.
 func (c *Compiled) start(ctx context.Context, run func(func()), deliver func(steadycast.Result)) bool {
-	if !c.running.CompareAndSwap(false, true) {
+	if !c.admit() {
 		return false
 	}
+	c.begin(ctx, run, deliver, time.Now(), c.body.probe)
+	return true
+}
+
+// begin runs an attempt that was admitted, and began then, in a goroutine that run gives.
+func (c *Compiled) begin(ctx context.Context, run func(func()), deliver func(steadycast.Result), began time.Time, probe func(context.Context) steadycast.Result) {
 	timeout := c.check.Timeout
-	began := time.Now()
 	var told atomic.Bool
-	late := time.AfterFunc(timeout+grace(timeout), func() {
+	late := time.AfterFunc(time.Until(began.Add(timeout+grace(timeout))), func() {
 		if told.CompareAndSwap(false, true) {
 			c.abandoned.Add(1)
 			deliver(steadycast.Result{
@@ -93,27 +108,19 @@ func (c *Compiled) start(ctx context.Context, run func(func()), deliver func(ste
 		}
 	})
 	run(func() {
-		r := c.attempt(ctx, began)
+		r := c.attempt(ctx, began, probe)
 		c.running.Store(false)
 		if late.Stop(); told.CompareAndSwap(false, true) {
 			deliver(r)
 		}
 	})
-	return true
 }
 
-// attempt runs the body once in this goroutine.
-func (c *Compiled) attempt(ctx context.Context, began time.Time) (r steadycast.Result) {
+// attempt runs probe once in this goroutine.
+func (c *Compiled) attempt(ctx context.Context, began time.Time, probe func(context.Context) steadycast.Result) steadycast.Result {
 	ctx, cancel := context.WithDeadline(ctx, began.Add(c.check.Timeout))
 	defer cancel()
-	// A parser that breaks on what a server sent must not take the process along.
-	defer func() {
-		if p := recover(); p != nil {
-			r = unknown("the probe failed inside: %v", p)
-			r.Took = time.Since(began)
-		}
-	}()
-	r = c.body.probe(ctx)
+	r, _ := guarded(func() (steadycast.Result, bool) { return probe(ctx), true })
 	r.Took = time.Since(began)
 	switch {
 	case r.Outcome == steadycast.Down && errors.Is(context.Cause(ctx), context.Canceled):
@@ -127,4 +134,15 @@ func (c *Compiled) attempt(ctx context.Context, began time.Time) (r steadycast.R
 		r.Outcome, r.Class = steadycast.Unknown, steadycast.NoFailure
 	}
 	return r
+}
+
+// guarded runs a part of an attempt: a parser that breaks on what a server sent
+// must not take the process along. What broke is over.
+func guarded(part func() (steadycast.Result, bool)) (r steadycast.Result, over bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			r, over = unknown("the probe failed inside: %v", p), true
+		}
+	}()
+	return part()
 }

@@ -78,14 +78,14 @@ func TestRunLate(t *testing.T) {
 		2 * time.Second:         "unknown: this host was late: its 1s deadline ran out after 2s",
 	} {
 		c := faked("late", time.Second, func(context.Context) steadycast.Result { return soft("timeout") })
-		r := c.attempt(t.Context(), time.Now().Add(-took))
+		r := c.attempt(t.Context(), time.Now().Add(-took), c.body.probe)
 		if took == 2*time.Second && r.Outcome == steadycast.Unknown {
 			r.Reason = strings.Replace(r.Reason, r.Took.Round(time.Millisecond).String(), "2s", 1)
 		}
 		expect(t, r, want)
 	}
 	c := faked("late", time.Second, func(context.Context) steadycast.Result { return up("") })
-	expect(t, c.attempt(t.Context(), time.Now().Add(-time.Hour)), "up") // what was seen was seen
+	expect(t, c.attempt(t.Context(), time.Now().Add(-time.Hour), c.body.probe), "up") // what was seen was seen
 }
 
 func TestRunPanicsAreUnknown(t *testing.T) {

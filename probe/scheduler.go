@@ -72,6 +72,7 @@ type Scheduler struct {
 	services map[serviceKey]*service
 	due      dueHeap
 	queue    []waiting
+	together []errand // to begin at the end of this turn
 	gate     gate
 	seqMax   uint64
 	base     time.Duration // where the ticks lie
@@ -200,11 +201,24 @@ func (s *Scheduler) Stop() {
 	s.wires.Wait()
 }
 
-// tell leaves word for the loop.
+// tell leaves word for the loop and wakes it.
 func (s *Scheduler) tell(f func(now time.Duration)) {
+	s.leave(f, false)
+}
+
+// leave leaves word for the loop. Quietly: it is not woken for that; whoever
+// leaves it so pokes it soon.
+func (s *Scheduler) leave(f func(now time.Duration), quietly bool) {
 	s.mu.Lock()
 	s.inbox = append(s.inbox, f)
 	s.mu.Unlock()
+	if !quietly {
+		s.poke()
+	}
+}
+
+// poke wakes the loop.
+func (s *Scheduler) poke() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -242,6 +256,7 @@ func (s *Scheduler) loop() {
 			s.act(heap.Pop(&s.due).(*service), now)
 		}
 		s.serveQueue(now)
+		s.lookTogether()
 		s.publish()
 		s.arm()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"regexp"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 type tcpProbe struct {
 	dialer
 	target string
+	at     netip.AddrPort // target, if literal
 	set    TCP
 	expect *regexp.Regexp
 }
@@ -29,10 +31,49 @@ func tcpProblems(c Check) []Problem {
 }
 
 func compileTCP(c Check, env Env) (body, error) {
-	return &tcpProbe{newDialer(c, env), c.Target, *c.TCP, compileRegexp(c.TCP.Expect)}, nil
+	at, _ := literal(c.Target)
+	return &tcpProbe{newDialer(c, env), c.Target, at, *c.TCP, compileRegexp(c.TCP.Expect)}, nil
+}
+
+// glances: to connect is all, and how long it takes does not matter.
+func (p *tcpProbe) glances() bool {
+	return p.at.IsValid() && p.set.Send == "" && p.expect == nil && p.set.MaxLatency == 0
+}
+
+func (p *tcpProbe) glance() glance {
+	return &tcpGlance{p.target, connecting{dialer: p.dialer, to: p.at}}
+}
+
+// tcpGlance only connects.
+type tcpGlance struct {
+	target string
+	connecting
+}
+
+func (g *tcpGlance) more() (r steadycast.Result, over bool) {
+	connected, err := g.connecting.more()
+	switch {
+	case err != nil:
+		return failed(err, g.target, "connecting"), true
+	case !connected:
+		return r, false
+	}
+	return up("connected"), true
+}
+
+func (g *tcpGlance) wait(ctx context.Context) steadycast.Result {
+	conn, err := g.connecting.wait(ctx)
+	if err != nil {
+		return failed(err, g.target, "connecting")
+	}
+	conn.Close()
+	return up("connected")
 }
 
 func (p *tcpProbe) probe(ctx context.Context) steadycast.Result {
+	if p.glances() {
+		return look(ctx, p.glance())
+	}
 	began := time.Now()
 	conn, err := p.dial(ctx, "tcp", p.target)
 	if err != nil {

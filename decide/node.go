@@ -287,7 +287,7 @@ func (s *Site) told(now Now, in Told) bool {
 // glanced takes this node's own look at a sibling's instance.
 func (s *Site) glanced(now Now, in Observed, node string) bool {
 	o := in.Observation
-	i := slices.IndexFunc(s.services, func(sv service) bool { return sv.conf.Name == o.Service })
+	i := s.service(o.Service)
 	if i < 0 || o.Ineligible != "" {
 		return false
 	}

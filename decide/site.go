@@ -334,7 +334,7 @@ func (s *Site) observed(now Now, in Observed) bool {
 	if node, ok := s.siblingOf(o.Subject); ok && o.Vantage == s.name {
 		return s.glanced(now, in, node)
 	}
-	i := slices.IndexFunc(s.services, func(sv service) bool { return sv.conf.Name == o.Service })
+	i := s.service(o.Service)
 	if o.Subject != s.name || i < 0 {
 		return false
 	}
@@ -350,6 +350,16 @@ func (s *Site) observed(now Now, in Observed) bool {
 	turned := s.listen(now)
 	s.judge(now, sv)
 	return turned || sv.loud || sv.gist(now) != before
+}
+
+// service finds a service by name; -1 when there is none.
+func (s *Site) service(name string) int {
+	for i := range s.services { // not copied: there may be many, and this is asked for each observation
+		if s.services[i].conf.Name == name {
+			return i
+		}
+	}
+	return -1
 }
 
 func (s *Site) note(e steadycast.Event) {

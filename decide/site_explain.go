@@ -127,6 +127,7 @@ func (s *Site) Explain() Explanation {
 		}
 		e.Asked, e.AskedFor = &req, s.now-s.asked.first
 	}
+	e.Services, e.Units = make([]ServiceStatus, 0, len(s.services)), make([]UnitStatus, 0, len(s.units))
 	for i := range s.services {
 		e.Services = append(e.Services, s.explainService(&s.services[i]))
 	}
@@ -146,6 +147,7 @@ func (s *Site) explainService(sv *service) ServiceStatus {
 		Failing: sv.tally.failing, Passing: sv.tally.passing,
 		Next: sv.nextText(s.facts(s.now, sv)),
 	}
+	st.Voices = make([]VoiceStatus, 0, len(sv.jury.all))
 	for i, v := range sv.jury.all {
 		st.Voices = append(st.Voices, VoiceStatus{
 			Vantage: v.name, Group: v.group, Local: i == sv.jury.own,

@@ -217,8 +217,9 @@ func TestNoSocketIsLeft(t *testing.T) {
 					target = "http://" + target
 				}
 				for range 20 {
-					x := compiled(t, Check{Kind: kind, Target: target, Timeout: 50 * time.Millisecond}, c.env)
-					x.Run(c.ctx)
+					check := Check{Kind: kind, Target: target, Timeout: 50 * time.Millisecond}
+					compiled(t, check, c.env).Run(c.ctx)
+					x := compiled(t, check, c.env)
 					done := make(chan steadycast.Result, 1)
 					e := turn(t, x, func(r steadycast.Result) { done <- r })
 					e.ctx = c.ctx

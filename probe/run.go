@@ -98,7 +98,7 @@ func (c *Compiled) start(ctx context.Context, run func(func()), deliver func(ste
 func (c *Compiled) begin(ctx context.Context, run func(func()), deliver func(steadycast.Result), began time.Time, probe func(context.Context) steadycast.Result) {
 	timeout := c.check.Timeout
 	var told atomic.Bool
-	late := time.AfterFunc(time.Until(began.Add(timeout+grace(timeout))), func() {
+	late := time.AfterFunc(max(time.Until(began.Add(timeout)), 0)+grace(timeout), func() {
 		if told.CompareAndSwap(false, true) {
 			c.abandoned.Add(1)
 			deliver(steadycast.Result{

@@ -159,10 +159,11 @@ type Agent struct {
 		at  steadycast.Fence
 		ack decide.Ack
 	}
-	cuts   cuts                        // what became of routes that left
-	led    atomic.Pointer[ledRecently] // whom this node's names lead where; nil is not known
-	dirty  bool                        // something is worth showing before the next beat
-	alarms alarms
+	explained *decide.Explanation         // since the machine was told the newest; read only
+	cuts      cuts                        // what became of routes that left
+	led       atomic.Pointer[ledRecently] // whom this node's names lead where; nil is not known
+	dirty     bool                        // something is worth showing before the next beat
+	alarms    alarms
 
 	// ── shared ──
 
@@ -413,6 +414,7 @@ func (a *Agent) step(in decide.Input) {
 	now, wall := a.now(), time.Now()
 	var reported []steadycast.Verdict
 	effects := a.site.Step(now, in)
+	a.explained = nil
 	acted := false
 	for _, e := range effects {
 		switch e := e.(type) {

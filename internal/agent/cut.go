@@ -105,17 +105,17 @@ func (a *Agent) lookAtCuts() {
 	if a.o.Speak == nil {
 		return
 	}
-	x := a.site.Explain()
+	x := a.explain()
 	var rates map[netip.Prefix]int64
 	if r := a.cuts.rates.Load(); r != nil {
 		rates = *r
 	}
 	view := a.o.Ledger.View()
 	failing := failingBy(&view.Table, x.Services)
+	alone := len(view.Table.Announcers()) < 2
 	facts := make([]decide.CutFacts, 0, len(x.Units))
 	for _, u := range x.Units {
-		f := decide.CutFacts{Unit: u.Unit, Announced: u.Announced, Fence: x.Fence, Reason: u.Reason, Proven: u.Proven, Unproven: u.Unproven,
-			Alone: len(view.Table.Announcers()) < 2}
+		f := decide.CutFacts{Unit: u.Unit, Announced: u.Announced, Fence: x.Fence, Reason: u.Reason, Proven: u.Proven, Unproven: u.Unproven, Alone: alone}
 		if x.SpeakerLost != "" {
 			f.Proven, f.Unproven = false, x.SpeakerLost
 		}

@@ -16,6 +16,7 @@ import (
 type record struct {
 	refusals    map[string]uint64
 	transitions map[transition]uint64
+	sorted      []api.Transitions // of transitions, for people; nil when they have changed
 	counts      api.Counts
 
 	fast     map[string]bool                     // services whose probes hurry
@@ -125,6 +126,7 @@ func (r *record) announced(old, next steadycast.RouteSet, cause func(netip.Prefi
 
 func (r *record) count(p netip.Prefix, to, cause string, c change) {
 	r.transitions[transition{p, to, cause}]++
+	r.sorted = nil
 	r.changes[p] = c
 }
 
@@ -167,12 +169,15 @@ func (r *record) snapshot(site string) api.Counts {
 		c.Refusals = append(c.Refusals, api.Refusals{Guard: g, Count: n})
 	}
 	slices.SortFunc(c.Refusals, func(a, b api.Refusals) int { return cmp.Compare(a.Guard, b.Guard) })
-	for t, n := range r.transitions {
-		c.Transitions = append(c.Transitions, api.Transitions{
-			Unit: steadycast.Unit{Site: site, Prefix: t.prefix}, To: t.to, Cause: t.cause, Count: n})
+	if r.sorted == nil {
+		for t, n := range r.transitions {
+			r.sorted = append(r.sorted, api.Transitions{
+				Unit: steadycast.Unit{Site: site, Prefix: t.prefix}, To: t.to, Cause: t.cause, Count: n})
+		}
+		slices.SortFunc(r.sorted, func(a, b api.Transitions) int {
+			return cmp.Or(a.Unit.Compare(b.Unit), cmp.Compare(a.To, b.To), cmp.Compare(a.Cause, b.Cause))
+		})
 	}
-	slices.SortFunc(c.Transitions, func(a, b api.Transitions) int {
-		return cmp.Or(a.Unit.Compare(b.Unit), cmp.Compare(a.To, b.To), cmp.Compare(a.Cause, b.Cause))
-	})
+	c.Transitions = r.sorted
 	return c
 }

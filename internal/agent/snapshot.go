@@ -17,7 +17,7 @@ import (
 // publish makes a new snapshot of everything a person may ask. It runs in the
 // owner's goroutine, after the effects of a step were carried out.
 func (a *Agent) publish() {
-	x := a.site.Explain()
+	x := a.explain()
 	wall := time.Now()
 	site := api.Site{
 		Name: a.o.Site, Heard: wall, Fence: x.Fence, SpeakerLost: a.lost, Actual: a.actual,
@@ -47,6 +47,15 @@ func (a *Agent) publish() {
 	s.Skewed = len(a.skewedElsewhere())
 	s.Alarms = a.alarms.show(a.standing(x), wall)
 	a.snapshot.Store(s)
+}
+
+// explain is what the machine says of itself, once for each thing that it was told.
+func (a *Agent) explain() decide.Explanation {
+	if a.explained == nil {
+		x := a.site.Explain()
+		a.explained = &x
+	}
+	return *a.explained
 }
 
 // shown is a view without the text of its table, in which there may be passwords:

@@ -94,15 +94,46 @@ type index struct {
 	sites    map[string]*Site
 	units    map[steadycast.Unit]*Unit
 	services map[netip.Prefix][]string
+	at       map[serviceAt]*seenAt
+}
+
+// serviceAt is a service at a site, and seenAt what is known of it there.
+type serviceAt struct{ site, service string }
+
+type seenAt struct {
+	*Service       // nil where only checks are known
+	checks, up int // the site's own
+}
+
+func (x *index) seen(site, service string) *seenAt {
+	at := serviceAt{site, service}
+	if x.at[at] == nil {
+		x.at[at] = &seenAt{}
+	}
+	return x.at[at]
 }
 
 func newIndex(s *Snapshot) *index {
-	x := &index{s: s, sites: map[string]*Site{}, units: map[steadycast.Unit]*Unit{}, services: map[netip.Prefix][]string{}}
+	x := &index{s: s, sites: map[string]*Site{}, units: map[steadycast.Unit]*Unit{}, services: map[netip.Prefix][]string{}, at: map[serviceAt]*seenAt{}}
 	for i := range s.Sites {
 		site := &s.Sites[i]
 		x.sites[site.Name] = site
 		for j := range site.Units {
 			x.units[site.Units[j].Unit] = &site.Units[j]
+		}
+		for j := range site.Services {
+			x.seen(site.Name, site.Services[j].Verdict.Service).Service = &site.Services[j]
+		}
+		for j := range site.Checks {
+			c := &site.Checks[j]
+			if c.Subject != "" {
+				continue
+			}
+			at := x.seen(site.Name, c.Service)
+			at.checks++
+			if c.Result.Outcome == steadycast.Up {
+				at.up++
+			}
 		}
 	}
 	for _, svc := range s.View.Table.Services {
@@ -115,15 +146,11 @@ func newIndex(s *Snapshot) *index {
 
 // worst returns the most troubled service of the unit at its site.
 func (x *index) worst(u steadycast.Unit) *Service {
-	site := x.sites[u.Site]
-	if site == nil {
-		return nil
-	}
 	var worst *Service
-	for i := range site.Services {
-		svc := &site.Services[i]
-		if slices.Contains(x.services[u.Prefix], svc.Verdict.Service) && (worst == nil || badness(svc) > badness(worst)) {
-			worst = svc
+	for _, name := range x.services[u.Prefix] {
+		at := x.at[serviceAt{u.Site, name}]
+		if at != nil && at.Service != nil && (worst == nil || badness(at.Service) > badness(worst)) {
+			worst = at.Service
 		}
 	}
 	return worst
@@ -166,12 +193,9 @@ func (x *index) row(v *decide.UnitView) Row {
 		return r
 	}
 	r.Heard, r.Since = site.Heard, real.Since
-	for _, c := range site.Checks {
-		if c.Subject == "" && slices.Contains(x.services[v.Unit.Prefix], c.Service) {
-			r.Checks++
-			if c.Result.Outcome == steadycast.Up {
-				r.ChecksUp++
-			}
+	for _, name := range x.services[v.Unit.Prefix] {
+		if at := x.at[serviceAt{site.Name, name}]; at != nil {
+			r.Checks, r.ChecksUp = r.Checks+at.checks, r.ChecksUp+at.up
 		}
 	}
 	for _, p := range site.Actual.Peers {

@@ -37,6 +37,15 @@ type stepTry struct {
 	try  uint64
 }
 
+// taken is what came of a take. One that the ledger refused is not this start's,
+// whoever the ledger names as its holder: an earlier start of the node may have it,
+// which this one did not see yet when it asked, and what that one ran may still run.
+// Where it was our own and only its answer was lost, another try costs little.
+type taken struct {
+	stepTry
+	refused bool
+}
+
 // steps carries out what the ledger gave this node of plans. It follows the
 // committed state and nothing else: a step is its own while the ledger says so,
 // what came of it is said until the ledger has it, and a try that an earlier
@@ -53,7 +62,7 @@ type steps struct {
 	sent   map[stepTry]time.Time // takes that this start of the node sent, and when
 	works  map[stepTry]context.CancelCauseFunc
 	ended  chan stepTry // works that have ended
-	asked  chan stepTry // takes that were answered
+	asked  chan taken   // takes that were answered
 	asking map[stepTry]bool
 	all    sync.WaitGroup
 }
@@ -62,7 +71,7 @@ func newSteps(a *Agent) *steps {
 	return &steps{
 		site: a.o.Site, node: a.o.Node, fleet: a.o.Fleet, ledger: a.o.Ledger, plan: a.plan.Load, env: a.env(), log: a.o.Logger,
 		wanted: map[stepTry]time.Time{}, sent: map[stepTry]time.Time{}, works: map[stepTry]context.CancelCauseFunc{},
-		ended: make(chan stepTry), asked: make(chan stepTry), asking: map[stepTry]bool{},
+		ended: make(chan stepTry), asked: make(chan taken), asking: map[stepTry]bool{},
 	}
 }
 
@@ -83,8 +92,11 @@ func (s *steps) run(ctx context.Context) {
 			s.works[t](nil)
 			delete(s.works, t)
 			delete(s.sent, t) // where the view lags it is not begun once more
-		case t := <-s.asked:
-			delete(s.asking, t)
+		case x := <-s.asked:
+			delete(s.asking, x.stepTry)
+			if x.refused {
+				delete(s.sent, x.stepTry)
+			}
 		}
 		if next, ok := s.follow(ctx, s.ledger.View()); ok {
 			due.Reset(next)
@@ -210,9 +222,9 @@ func (s *steps) take(ctx context.Context, t stepTry, plan string) {
 	s.all.Go(func() {
 		w := s.word(t, decide.SayTake, "")
 		w.Then = s.measure(ctx, metric)
-		s.tell(ctx, w)
+		heard, err := s.tell(ctx, w)
 		select {
-		case s.asked <- t:
+		case s.asked <- taken{t, heard && err != nil}:
 		case <-ctx.Done():
 		}
 	})

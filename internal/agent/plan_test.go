@@ -28,6 +28,7 @@ const planWithin = 2 * time.Minute
 type planBed struct {
 	t      *testing.T
 	ledger *ledger.Local
+	behind ledger.Ledger // what a node that starts has instead; nil for the ledger itself
 	plan   atomic.Pointer[Plan]
 	end    func()
 }
@@ -61,7 +62,11 @@ func newPlanBed(t *testing.T, onFailure string, programs []string, steps ...conf
 func (b *planBed) start() {
 	b.end()
 	ctx, cancel := context.WithCancel(b.t.Context())
-	a := &Agent{o: Options{Site: "fra", Node: "fra-1", Fleet: "test", Ledger: b.ledger, Logger: slog.New(slog.DiscardHandler)}}
+	var led ledger.Ledger = b.ledger
+	if b.behind != nil {
+		led = b.behind
+	}
+	a := &Agent{o: Options{Site: "fra", Node: "fra-1", Fleet: "test", Ledger: led, Logger: slog.New(slog.DiscardHandler)}}
 	s := newSteps(a)
 	s.plan = b.plan.Load
 	var running sync.WaitGroup
@@ -210,6 +215,46 @@ func TestPlanRestart(t *testing.T) {
 		return n
 	}
 	if lines := told(); key(lines[0]) != key(lines[1]) || token(lines[0]) >= token(lines[1]) {
+		t.Errorf("it was told %q", lines)
+	}
+}
+
+// behindLedger is one whose view is an old one until a word was said to it.
+type behindLedger struct {
+	ledger.Ledger
+	old  decide.View
+	said atomic.Bool
+}
+
+func (b *behindLedger) View() decide.View {
+	if b.said.Load() {
+		return b.Ledger.View()
+	}
+	return b.old
+}
+
+func (b *behindLedger) Step(ctx context.Context, w decide.StepWord) (decide.Reply, error) {
+	r, err := b.Ledger.Step(ctx, w)
+	b.said.Store(true)
+	return r, err
+}
+
+// TestPlanRestartFromOlderView: a node that starts from a view in which the step was
+// not taken yet, by its own earlier start, does not take that start's try for its
+// own: what ran may still run, and only a greater token tells the two apart.
+func TestPlanRestartFromOlderView(t *testing.T) {
+	t.Parallel()
+	program, told := script(t, "sleep 600")
+	b := newPlanBed(t, "", []string{program}, config.PlanStep{Step: decide.Step{Do: decide.DoRun, At: "fra"}, Run: &config.PlanRun{Argv: []string{program}}})
+	b.tell(decide.PlanRunIt)
+	old := b.ledger.View()
+	b.start()
+	b.until("the program is begun", func(decide.PlanRun) bool { return told()[0] != "" })
+	b.end()
+	b.behind, b.end = &behindLedger{Ledger: b.ledger, old: old}, func() {}
+	b.start()
+	b.until("another try", func(decide.PlanRun) bool { return len(told()) > 1 })
+	if lines := told(); strings.Fields(lines[0])[2] != strings.Fields(lines[1])[2] || strings.Fields(lines[0])[4] == strings.Fields(lines[1])[4] {
 		t.Errorf("it was told %q", lines)
 	}
 }

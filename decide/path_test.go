@@ -131,3 +131,41 @@ func TestPathVerdict(t *testing.T) {
 		t.Errorf("passing rounds made it %s again", state())
 	}
 }
+
+// TestPathForgotten: a site that starts tells at once, and once, that nothing is known
+// of a path of which the ledger holds a verdict of before; of other services not.
+func TestPathForgotten(t *testing.T) {
+	table := pathTable()
+	site := NewSite(SiteOptions{Name: "fra", Node: "fra-1", Incarnation: 2, Table: table})
+	v := View{Fence: steadycast.Fence{Epoch: 1, Index: 5}, Table: table.WithDefaults(), Verdicts: []steadycast.Verdict{
+		{Site: "fra", Service: "straight", State: steadycast.Unhealthy},
+		{Site: "fra", Service: "web", State: steadycast.Healthy},
+		{Site: "lon", Service: "scrubber", State: steadycast.Healthy},
+	}}
+	told := func(now Now, in Input) (out []string) {
+		for _, e := range site.Step(now, in) {
+			if r, ok := e.(Report); ok {
+				for _, x := range r.Verdicts {
+					out = append(out, x.Service+" "+x.State.String())
+				}
+			}
+		}
+		return out
+	}
+	if got := told(time.Millisecond, Committed{View: v}); !slices.Equal(got, []string{"straight unknown"}) {
+		t.Errorf("at its start it tells %q", got)
+	}
+	v.Fence.Index++
+	if got := told(2*time.Millisecond, Committed{View: v}); len(got) > 0 {
+		t.Errorf("at once again: %q", got)
+	}
+	v.Fence.Index++
+	if got := told(2*time.Second, Committed{View: v}); !slices.Equal(got, []string{"straight unknown"}) {
+		t.Errorf("when the ledger has not taken it: %q", got)
+	}
+	v.Fence.Index++
+	v.Verdicts = v.Verdicts[1:]
+	if got := told(5*time.Second, Committed{View: v}); len(got) > 0 {
+		t.Errorf("of what the ledger knows nothing: %q", got)
+	}
+}

@@ -372,14 +372,15 @@ func (s *Site) obey(u *unit, old UnitView) {
 }
 
 // tellAgain repeats a verdict that the ledger does not have, for a report can be lost.
+// That nothing is known is told only of a path of which something was known before
+// this agent started: the ledger would change paths by it, and need not wait for more.
 func (s *Site) tellAgain(now Now, sv *service) {
-	if sv.state == steadycast.StateUnknown || sv.loud || now-sv.reported < resendEvery {
+	if sv.loud || sv.reported != 0 && now-sv.reported < resendEvery {
 		return
 	}
-	for _, v := range s.view.Verdicts {
-		if v.Site == s.name && v.Service == sv.conf.Name && v.State == sv.state {
-			return
-		}
+	was, _ := stateOf(s.view.Verdicts, s.name, sv.conf.Name)
+	if was == sv.state || sv.state == steadycast.StateUnknown && sv.conf.Path == "" {
+		return
 	}
 	sv.loud = true
 }

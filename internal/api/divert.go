@@ -151,14 +151,16 @@ func (s *Snapshot) wish(site string) *decide.PathWish {
 	return nil
 }
 
-// path says what is wrong with the path that a site announces by.
-func (x *index) path(site string) string {
-	for _, p := range x.s.Paths(site) {
-		if p.InUse {
-			return PathText(&p)
+// pathTexts say what is wrong with the paths that sites announce by, of those where
+// something is.
+func (s *Snapshot) pathTexts() map[string]string {
+	out := map[string]string{}
+	for _, p := range s.paths() {
+		if text := PathText(&p); p.InUse && text != "" {
+			out[p.Site] = text
 		}
 	}
-	return ""
+	return out
 }
 
 // divert is the order by which a unit's site goes another path, nil if there is none.

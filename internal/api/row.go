@@ -95,6 +95,7 @@ type index struct {
 	units    map[steadycast.Unit]*Unit
 	services map[netip.Prefix][]string
 	at       map[serviceAt]*seenAt
+	paths    map[string]string // what is wrong with those in use, by site
 }
 
 // serviceAt is a service at a site, and seenAt what is known of it there.
@@ -114,7 +115,7 @@ func (x *index) seen(site, service string) *seenAt {
 }
 
 func newIndex(s *Snapshot) *index {
-	x := &index{s: s, sites: map[string]*Site{}, units: map[steadycast.Unit]*Unit{}, services: map[netip.Prefix][]string{}, at: map[serviceAt]*seenAt{}}
+	x := &index{s: s, sites: map[string]*Site{}, units: map[steadycast.Unit]*Unit{}, services: map[netip.Prefix][]string{}, at: map[serviceAt]*seenAt{}, paths: s.pathTexts()}
 	for i := range s.Sites {
 		site := &s.Sites[i]
 		x.sites[site.Name] = site
@@ -316,7 +317,7 @@ func (x *index) why(r *Row, v *decide.UnitView, real *Unit) string {
 		parts = append(parts, DivertText(d))
 	}
 	if r.State.Announces() {
-		parts = append(parts, x.path(v.Unit.Site))
+		parts = append(parts, x.paths[v.Unit.Site])
 	}
 	if x := x.share(v.Unit); x != nil && r.State.Announces() {
 		parts = append(parts, ShareText(x))

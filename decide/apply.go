@@ -37,6 +37,7 @@ func (s *state) apply(e Entry, rehearsed bool) Reply {
 		}
 	}
 	a.countAway()
+	a.takeRung()
 	a.endDecisions()
 	a.endRamps()
 	a.endDrains()

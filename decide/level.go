@@ -170,8 +170,8 @@ func (v *View) Levels() []LevelNow {
 			out[at].Why += "; " + why
 		}
 	}
-	if v.Names.Mode == NamesMinimal {
-		say(LevelMinimal, "", v.Names.Actor+": "+v.Names.Reason)
+	if mode, why := v.Names.Rung(); mode == NamesMinimal {
+		say(LevelMinimal, "", why)
 	}
 	gone := map[string]bool{} // whose routes are no more
 	for i := range v.Units {

@@ -52,6 +52,8 @@ type NamesView struct {
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	Since  Time   `json:"since,omitempty"`
+	// Auto is the rung that the fleet took by itself; the lower of the two counts.
+	Auto NamesAuto `json:"auto,omitzero"`
 	// Held is the state that the answers keep to, in modes conservative and frozen.
 	Held *Held `json:"held,omitempty"`
 	// Members that are switched, in order of name.
@@ -148,15 +150,23 @@ func (a *applying) names(o NamesOrder) string {
 // when health ceased to move them; orders, that of when orders did.
 func (a *applying) namesMode(mode string) {
 	n := &a.Names
-	was := cmp.Or(n.Mode, NamesNormal)
-	if was != mode {
-		n.Since = a.LT
-		a.event(steadycast.Event{Kind: steadycast.EventNames, From: was, To: mode, Actor: a.e.Actor, Reason: a.e.Reason})
-	}
+	was, _ := n.Rung()
 	n.Actor, n.Reason = a.e.Actor, a.e.Reason
 	if n.Mode = mode; mode == NamesNormal {
 		n.Mode = ""
+		n.waive()
 	}
+	now, _ := n.Rung()
+	if was != now {
+		n.Since = a.LT
+		a.event(steadycast.Event{Kind: steadycast.EventNames, From: was, To: now, Actor: a.e.Actor, Reason: a.e.Reason})
+	}
+	a.hold(was, now)
+}
+
+// hold keeps the state that the answers keep to on a rung.
+func (a *applying) hold(was, mode string) {
+	n := &a.Names
 	switch mode {
 	case NamesNormal:
 		n.Held = nil
@@ -232,9 +242,13 @@ func (a *applying) switchMember(o NamesOrder) {
 // soundNames checks of a snapshot what this code relies on.
 func (s *state) soundNames() error {
 	n := &s.Names
-	holds := n.Mode == NamesConservative || n.Mode == NamesFrozen
-	if n.Mode != "" && !slices.Contains(namesModes[1:], n.Mode) || holds && n.Held == nil || n.Mode == "" && n.Held != nil {
+	rung, _ := n.Rung()
+	holds := rung == NamesConservative || rung == NamesFrozen
+	if n.Mode != "" && !slices.Contains(namesModes[1:], n.Mode) || holds && n.Held == nil || rung == NamesNormal && n.Held != nil {
 		return fmt.Errorf("answers in mode %q, held %t, which cannot be", cut(n.Mode, 40), n.Held != nil)
+	}
+	if err := n.soundRung(s.LT); err != nil {
+		return err
 	}
 	for i, m := range n.Members {
 		o := NamesOrder{Member: m.Member, To: m.To}

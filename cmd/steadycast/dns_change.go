@@ -24,8 +24,12 @@ func newModeCommand(c *cli) *cobra.Command {
   frozen        orders neither: only another table, or another mode
   minimal       names that have anycast: addresses are answered with those, the same to all
 
-A server that hears no ledger goes down by itself, to frozen, and by
-dns.minimal_after to minimal; and back when it hears one again.`,
+The fleet goes down by itself while automation is frozen everywhere (conservative),
+and, with do: minimal in levels:, while nothing that names lead to is well anywhere
+(minimal); and back when that is over.
+normal is also a person's word against the cause of the moment. A server that hears
+no ledger goes down by itself, to frozen, and by dns.minimal_after to minimal; and
+back when it has heard one again for ten seconds.`,
 		Example: "  steadycast dns mode conservative --reason \"health is not to be trusted, INC-12\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := f.check(nil); err != nil {

@@ -207,6 +207,10 @@ func (p *played) step(step string, w []string) {
 	case w[0] == "withdraw" || w[0] == "drain" || w[0] == "announce":
 		kind := map[string]steadycast.OrderKind{"withdraw": steadycast.OrderWithdraw, "drain": steadycast.OrderDrain, "announce": steadycast.OrderAnnounce}[w[0]]
 		p.order(decide.Entry{Kind: decide.KindOrder, Order: &steadycast.Order{Kind: kind, Site: last, Actor: "ann", Reason: "played", Force: true}, Decide: &decide.Decide{}})
+	case w[0] == "freeze":
+		p.order(decide.Entry{Kind: decide.KindFreeze, Scope: &decide.Scope{}})
+	case w[0] == "thaw":
+		p.order(decide.Entry{Kind: decide.KindThaw, Scope: &decide.Scope{}})
 	case w[0] == "release":
 		p.order(decide.Entry{Kind: decide.KindOrderClear, Scope: &decide.Scope{Site: last}})
 	case w[0] == "resume":

@@ -27,20 +27,20 @@ func (m Mode) String() string { return modes[m] }
 // Modes are the words for all of them, the first the highest.
 func Modes() []string { return slices.Clone(modes[:]) }
 
-// Ordered is the mode that a person ordered, with who and why.
-func Ordered(v *decide.View) (m Mode, why string) {
-	n := v.Names
-	if i := slices.Index(modes[:], n.Mode); i > 0 {
-		return Mode(i), n.Actor + ": " + n.Reason
+// Committed is the mode that the whole fleet is in, by a person or by itself, and why.
+func Committed(v *decide.View) (m Mode, why string) {
+	word, why := v.Names.Rung()
+	if i := slices.Index(modes[:], word); i > 0 {
+		return Mode(i), why
 	}
 	return Normal, ""
 }
 
-// held is what answers see of the committed state in the mode that was ordered:
+// held is what answers see of the committed state in the mode that was committed:
 // below normal, health as it was when it ceased to move them, and below
 // conservative orders likewise.
 func held(v *decide.View) *decide.View {
-	mode, _ := Ordered(v)
+	mode, _ := Committed(v)
 	h := v.Names.Held
 	if mode != Conservative && mode != Frozen || h == nil {
 		return v

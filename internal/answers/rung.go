@@ -30,7 +30,7 @@ type Standing struct {
 
 // Stand is the rung that the fleet stands on, or a lower one for want of news.
 func Stand(v *decide.View, n News, p Patience) (s Standing) {
-	s.Mode, s.Why = Ordered(v)
+	s.Mode, s.Why = Committed(v)
 	if n.Stale == "" {
 		return s
 	}

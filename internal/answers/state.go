@@ -21,11 +21,11 @@ import (
 // as announcing there, or has only depreferred it. What a person ordered goes
 // before both. A site of which nothing is known is not out.
 func State(v *decide.View, at time.Time) dnsfallback.FleetState {
-	mode, _ := Ordered(v)
+	mode, _ := Committed(v)
 	return StateIn(v, at, mode)
 }
 
-// StateIn is State on another rung of the ladder than the one that was ordered.
+// StateIn is State on another rung of the ladder than the one that was committed.
 func StateIn(v *decide.View, at time.Time, mode Mode) dnsfallback.FleetState {
 	v = held(v)
 	s := dnsfallback.FleetState{At: at, Minimal: mode == Minimal, Members: members(v), Sites: map[string]dnsfallback.SiteState{}}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/steadycast/steadycast/decide"
@@ -12,7 +11,7 @@ func (s *Snapshot) followsNames(o *decide.NamesOrder) ([]string, error) {
 	if wrong := o.Problem(); wrong != "" {
 		return nil, usage("%s", wrong)
 	}
-	now := cmp.Or(s.View.Names.Mode, decide.NamesNormal)
+	now, why := s.View.Names.Rung()
 	if o.Mode == "" {
 		was := decide.MemberAutomatic
 		for _, m := range s.View.Names.Members {
@@ -34,7 +33,13 @@ func (s *Snapshot) followsNames(o *decide.NamesOrder) ([]string, error) {
 		decide.NamesFrozen:       "neither health nor orders move answers; only another table or another mode does",
 		decide.NamesMinimal:      "names that have anycast addresses are answered with those, the same for all",
 	}[o.Mode]
+	if why != "" {
+		now += ", " + why
+	}
 	out := []string{what, "now " + now + "; routes are not touched"}
+	if auto := s.View.Names.Auto.Mode; auto != "" && o.Mode == decide.NamesNormal {
+		out = append(out, "the fleet went to "+auto+" by itself; that is set aside until its cause is over")
+	}
 	if o.Mode != decide.NamesNormal {
 		out = append(out, "it stands until: "+commandOf("dns mode normal", "", nil, "TEXT"))
 	}

@@ -136,7 +136,7 @@ func (n *zone) renew() error {
 		return err
 	}
 	next.revision, next.position = v.Table.Revision, v.Fence.String()
-	next.mode, next.why = answers.Ordered(&v)
+	next.mode, next.why = answers.Committed(&v)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.now = next

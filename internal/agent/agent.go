@@ -150,6 +150,7 @@ type Agent struct {
 	unlinked   string
 	ineligible string           // why what this node sees of others does not count
 	regarded   string           // which nodes are taken out by order, as its looks know
+	unregarded string           // why they do not, as it was said last
 	local      *localOrder      // what a person did here without a ledger
 	localAt    steadycast.Fence // where the ledger has it; zero while it has not
 	ledgerLost bool             // a remote ledger was not heard for long

@@ -41,8 +41,9 @@ func (a *Agent) committed() {
 	a.step(decide.Committed{View: v})
 	if e := editionOf(v); e != a.edition {
 		a.edition = e
-		a.regarded = outOf(&v)
-		a.follow(v.Table)
+		if a.follow(v.Table) {
+			a.regarded = outOf(&v) // its looks were made with the orders as they stand
+		}
 	}
 	a.regard(&v)
 	a.try(v)
@@ -51,8 +52,8 @@ func (a *Agent) committed() {
 // follow makes the plan of a table, and uses it. One that cannot be carried out
 // here leaves the plan before in force, and is an alarm until another comes. The
 // machine counts by the new table all the same: a service without a check here
-// is not judged here, and moves nothing.
-func (a *Agent) follow(t decide.Table) {
+// is not judged here, and moves nothing. It reports whether the new plan is in force.
+func (a *Agent) follow(t decide.Table) bool {
 	p, err := a.derive(t)
 	if err == nil {
 		err = a.use(a.fitting(p))
@@ -61,10 +62,11 @@ func (a *Agent) follow(t decide.Table) {
 	if err != nil {
 		a.unfit = fmt.Sprintf("revision %d of the table cannot be carried out here, the plan before goes on: %v", t.Revision, err)
 		a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: a.unfit})
-		return
+		return false
 	}
 	a.unfit, a.acting = "", t.Revision
 	a.say(steadycast.Event{Kind: steadycast.EventConfig, Reason: fmt.Sprintf("revision %d of the table is in force here", t.Revision)})
+	return true
 }
 
 // fitting is a plan without the services whose checks cannot be made on this

@@ -33,15 +33,20 @@ func (a *Agent) regard(v *decide.View) {
 		return
 	}
 	p := *a.plan.Load()
-	a.regarded = key
 	if p.LooksBut == nil {
+		a.regarded = key
 		return
 	}
 	p.Probes = p.LooksBut(v.TakenOut)
-	p, _ = a.fits(p) // what is left out was said when the table came
-	if err := a.use(p); err != nil {
-		a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: fmt.Sprintf("nodes that are taken out by order are looked at as before: %v", err)})
+	p, _ = a.fits(p)                 // what is left out was said when the table came
+	if err := a.use(p); err != nil { // tried again when the view changes, and said once
+		if text := fmt.Sprintf("nodes that are taken out by order are looked at as before: %v", err); text != a.unregarded {
+			a.unregarded = text
+			a.say(steadycast.Event{Kind: steadycast.EventAlarm, Reason: text})
+		}
+		return
 	}
+	a.regarded, a.unregarded = key, ""
 }
 
 // outOf are the nodes and prefixes that orders take out, as one text to compare.

@@ -163,6 +163,8 @@ func (a *applying) body() string {
 		return a.cuts(e.Cuts)
 	case KindEpoch:
 		return a.epoch()
+	case KindReconcile:
+		return a.reconcile(e.Truth)
 	}
 	return "" // a tick
 }

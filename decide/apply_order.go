@@ -84,7 +84,7 @@ func (a *applying) orderAnnounce(o steadycast.Order, units []*unitState) {
 			to = "announce"
 			p := a.bringIn(u)
 			r.Permit = &p
-		case u.Phase != steadycast.In:
+		case u.Phase != steadycast.In || u.Unheard:
 			u.Pardon, u.Locked, u.Cycles = sparesAll, false, nil
 		}
 		a.reply.Rulings = append(a.reply.Rulings, r)
@@ -161,6 +161,9 @@ func (o *StandingOrder) covers(u steadycast.Unit) bool {
 	return o.Order.Site == u.Site && o.Order.Covers(u.Prefix)
 }
 
+// binds: it covers the unit, and is in force.
+func (o *StandingOrder) binds(u steadycast.Unit) bool { return !o.Recovered && o.covers(u) }
+
 // endOrders ends those whose time has come.
 func (a *applying) endOrders() {
 	for {
@@ -168,11 +171,12 @@ func (a *applying) endOrders() {
 		if i < 0 {
 			return
 		}
-		o := a.Orders[i].Order
+		was := a.Orders[i]
+		o := was.Order
 		a.Orders = slices.Concat(a.Orders[:i], a.Orders[i+1:])
 		for j := range a.Units {
-			if u := &a.Units[j]; u.Unit.Site == o.Site && o.Covers(u.Unit.Prefix) {
-				a.ended(u, o.Kind)
+			if u := &a.Units[j]; was.covers(u.Unit) {
+				a.ended(u, &was)
 				a.event(orderEvent(o, u, o.Kind.String(), "automatic", fmt.Sprintf("its %s are over", o.For)))
 			}
 		}
@@ -180,8 +184,8 @@ func (a *applying) endOrders() {
 }
 
 // ended lets a unit return without owing what automation would owe.
-func (a *applying) ended(u *unitState, k steadycast.OrderKind) {
-	if u.Phase == steadycast.Out && k != steadycast.OrderAnnounce && u.Pardon == noPardon {
+func (a *applying) ended(u *unitState, o *StandingOrder) {
+	if u.Phase == steadycast.Out && outBy(o.Order.Kind) && !o.Recovered && u.Pardon == noPardon {
 		u.Pardon = sparesDamping
 	}
 }
@@ -203,9 +207,9 @@ func (a *applying) orderClear(s Scope) string {
 	}
 	for _, unit := range lifted {
 		u := a.unit(unit.Site, unit.Prefix)
-		for _, o := range was {
-			if o.covers(unit) {
-				a.ended(u, o.Order.Kind)
+		for i := range was {
+			if o := &was[i]; o.covers(unit) {
+				a.ended(u, o)
 				a.event(steadycast.Event{
 					Kind: steadycast.EventOrder, Site: unit.Site, Prefix: unit.Prefix, Actor: a.e.Actor,
 					From: o.Order.Kind.String(), To: "automatic", Reason: a.e.Reason,

@@ -32,8 +32,9 @@ func (a *applying) void(g GiveUpEntry) string {
 	}
 	for _, gu := range g.Units {
 		u := a.unit(gu.Site, gu.Prefix)
-		// An order's permit is not the holder's to give back.
-		if u.Phase != steadycast.Out || !u.Auto || !u.Permit.ID.Through(g.ID) {
+		// An order's permit is not the holder's to give back, nor what only its own word
+		// after a recovery put out, nor what it said before that.
+		if u.Phase != steadycast.Out || !u.Auto || u.Unheard || u.Permit.ID == (steadycast.RequestID{}) || !u.Permit.ID.Through(g.ID) {
 			continue
 		}
 		a.refund(u)
@@ -78,6 +79,8 @@ func (a *applying) in(r ReturnProof) string {
 	switch {
 	case u == nil:
 		return fmt.Sprintf("no unit %s", r.Unit)
+	case u.Unheard:
+		return fmt.Sprintf("%s is %s by the older copy that the ledger was recovered from, and was not heard since", r.Unit, u.Phase)
 	case u.Phase != steadycast.Returning || u.Return != r.ID:
 		return fmt.Sprintf("%s is %s and waits for %s, not for %s", r.Unit, u.Phase, u.Return, r.ID)
 	}
@@ -116,7 +119,7 @@ func (a *applying) mark(units []steadycast.Unit, lost bool, ev steadycast.Event)
 	}
 	for _, gu := range units {
 		u := a.unit(gu.Site, gu.Prefix)
-		if u.Phase != steadycast.In || u.Lost == lost {
+		if u.Phase != steadycast.In || u.Unheard || u.Lost == lost {
 			continue
 		}
 		u.Lost = lost

@@ -246,7 +246,7 @@ func (a *applying) keepsAnswers() bool {
 // announces: the ledger counts a unit of the site in.
 func (s *state) announces(site string) bool {
 	return slices.ContainsFunc(s.Units, func(u unitState) bool {
-		return u.Unit.Site == site && u.Phase == steadycast.In && !u.Lost
+		return u.Unit.Site == site && (u.Unheard || u.counts())
 	})
 }
 

@@ -64,6 +64,8 @@ type Entry struct {
 	// Plan is what a person wants of a plan, Step what a node says of a step of one.
 	Plan *PlanWish `json:"plan,omitempty"`
 	Step *StepWord `json:"step,omitempty"`
+	// Truth is what sites announce that were heard since a recovery.
+	Truth []Truth `json:"truth,omitempty"`
 	// Cuts are what cuts came to, by those who carried them out.
 	Cuts []CutTold `json:"cuts,omitempty"`
 
@@ -119,6 +121,7 @@ const (
 	KindGone       Kind = "gone"           // sites that are silent while others see them down, or are heard again: Decide
 	KindCut        Kind = "cut"            // what cuts came to: Cuts
 	KindEpoch      Kind = "epoch"          // the ledger was recovered from what one voter had; Epoch is the new one
+	KindReconcile  Kind = "reconcile"      // what sites announce that were heard since: Truth
 )
 
 // Scope names what an entry is about; an empty field means every one.

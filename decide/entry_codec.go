@@ -110,6 +110,7 @@ var kinds = []kindBodies{
 	{KindGone, bodyDecide, 0, nobody},
 	{KindCut, bodyCuts, 0, nobody},
 	{KindEpoch, 0, 0, nobody},
+	{KindReconcile, bodyTruth, 0, nobody},
 }
 
 // nobody: the ledger makes it by itself, of what it was told or saw.
@@ -159,6 +160,7 @@ const (
 	bodyStep
 	bodyCuts
 	bodyDivert
+	bodyTruth
 )
 
 // bodies is the set of fields that are there.
@@ -191,6 +193,7 @@ func (e Entry) bodies() body {
 		{e.Plan != nil, bodyPlan},
 		{e.Step != nil, bodyStep},
 		{len(e.Cuts) > 0, bodyCuts},
+		{len(e.Truth) > 0, bodyTruth},
 	} {
 		if f.there {
 			b |= f.bit

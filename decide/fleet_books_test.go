@@ -51,6 +51,9 @@ func (w *fleetWorld) permit(t *rapid.T, r Reply, p steadycast.Permit) {
 		return // the same request twice in one entry
 	}
 	w.used[key] = p.Fence
+	if w.unheard[p.Unit] {
+		t.Fatalf("%s was permitted to %s by a phase of before a recovery", p.Unit, p.Action)
+	}
 	if p.Action == steadycast.Deprefer {
 		return // it takes nothing away
 	}
@@ -68,7 +71,7 @@ func (w *fleetWorld) permit(t *rapid.T, r Reply, p steadycast.Permit) {
 // leaves is I1 and I1h: who would still announce if every permit given so far
 // were carried out, by what really is.
 func (w *fleetWorld) leaves(t *rapid.T, u steadycast.Unit) {
-	if w.phase[u] != steadycast.In {
+	if w.phase[u] != steadycast.In && !w.unheard[u] {
 		return // it was not counted, so nobody is missed
 	}
 	others, healthy := 0, 0
@@ -150,7 +153,7 @@ func (w *fleetWorld) ordered(t *rapid.T, o steadycast.Order, r Reply) {
 		if o.Kind == steadycast.OrderAnnounce {
 			if ru.Permit != nil {
 				w.held[u] = *ru.Permit
-			} else if w.phase[u] != steadycast.In {
+			} else if w.phase[u] != steadycast.In || w.unheard[u] {
 				w.locked[u], w.cycles[u] = false, nil
 			}
 			continue
@@ -174,7 +177,7 @@ func (w *fleetWorld) check(t *rapid.T) {
 	}
 	v := w.f.View()
 	for _, u := range v.Units {
-		if u.Phase == steadycast.In && !w.on[u.Unit] && !w.lost[u.Unit] { // I10
+		if u.Phase == steadycast.In && !u.Unheard && !w.on[u.Unit] && !w.lost[u.Unit] { // I10
 			t.Fatalf("%s is in, does not announce and was not lost", u.Unit)
 		}
 		if u.Locked != w.locked[u.Unit] {

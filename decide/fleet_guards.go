@@ -202,13 +202,14 @@ func (a *applying) sees(p netip.Prefix) sight {
 
 // announcing lists the sites other than one that count as announcing: phase In,
 // and seen announcing by fresh evidence. Either alone is wrong: the phase knows
-// nothing of losses, the evidence nothing of permits on their way.
+// nothing of losses, the evidence nothing of permits on their way. Of a phase that an
+// older copy says both are unknown.
 func (s *state) announcing(v sight, except string) []string {
 	var sites []string
 	for _, m := range s.of(v.prefix).members {
 		u := &s.Units[m]
 		site := u.Unit.Site
-		if site != except && u.Phase == steadycast.In && !u.Lost && slices.Contains(v.announcing, site) {
+		if site != except && u.counts() && slices.Contains(v.announcing, site) {
 			sites = append(sites, site)
 		}
 	}

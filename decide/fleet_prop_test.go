@@ -36,6 +36,10 @@ func TestFleetInvariants(t *testing.T) {
 			"silence":  w.silence,
 			"hear":     w.hear,
 			"garbage":  w.garbage,
+			"copy":     w.keepCopy,
+			"recover":  w.recover,
+			"learn":    w.learns,
+			"truth":    w.tellTruth,
 		})
 	})
 }
@@ -57,11 +61,16 @@ type fleetWorld struct {
 	cycles map[steadycast.Unit][]Time
 	locked map[steadycast.Unit]bool
 
-	before []byte                               // snapshot before the entry
-	phase  map[steadycast.Unit]steadycast.Phase // and the phases
-	was    []unitState                          // and all of the units
-	marks  []Gone                               // and who was gone
-	life   map[steadycast.Unit][]moment         // of each unit, entry by entry
+	was     []unitState                          // and all of the units
+	marks   []Gone                               // and who was gone
+	life    map[steadycast.Unit][]moment         // of each unit, entry by entry
+	before  []byte                               // snapshot before the entry
+	phase   map[steadycast.Unit]steadycast.Phase // and the phases
+	unheard map[steadycast.Unit]bool             // that nobody may act on
+
+	copied *fleetCopy      // what a recovery would go on from
+	epoch  uint64          // of the ledger
+	knows  map[string]bool // the site has heard of the newest epoch
 }
 
 type grant struct {
@@ -75,7 +84,8 @@ func newFleetWorld(t *rapid.T) *fleetWorld {
 		f: NewFleet(), lt: 1, on: map[steadycast.Unit]bool{}, lost: map[steadycast.Unit]bool{}, held: map[steadycast.Unit]steadycast.Permit{},
 		seq: map[string]uint64{}, auto: map[steadycast.Unit]bool{}, used: map[string]steadycast.Fence{},
 		cycles: map[steadycast.Unit][]Time{}, back: map[steadycast.Unit]bool{}, locked: map[steadycast.Unit]bool{},
-		life: map[steadycast.Unit][]moment{},
+		life:  map[steadycast.Unit][]moment{},
+		epoch: 1, knows: map[string]bool{},
 	}
 	table := Table{Revision: 1, Services: []Service{{Name: "web", Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}}}
 	if rapid.Bool().Draw(t, "two prefixes") {
@@ -108,16 +118,17 @@ func newFleetWorld(t *rapid.T) *fleetWorld {
 }
 
 func (w *fleetWorld) entry(k Kind) Entry {
-	return Entry{Kind: k, Schema: Schema, Rules: RulesLevel, Epoch: 1, LT: w.lt, Proposer: "p", Actor: "auto"}
+	return Entry{Kind: k, Schema: Schema, Rules: RulesLevel, Epoch: w.epoch, LT: w.lt, Proposer: "p", Actor: "auto"}
 }
 
 // apply applies one entry in several worlds at once: tried before, on a machine
 // restored from a snapshot, and after a trip through its written form. All must
 // agree. Then it keeps its own books of what the reply allows.
 func (w *fleetWorld) apply(t *rapid.T, e Entry) Reply {
-	w.before, w.phase = w.f.Snapshot(), map[steadycast.Unit]steadycast.Phase{}
+	w.before, w.phase, w.unheard = w.f.Snapshot(), map[steadycast.Unit]steadycast.Phase{}, map[steadycast.Unit]bool{}
 	for _, u := range w.f.s.Units {
 		w.phase[u.Unit] = u.Phase
+		w.unheard[u.Unit] = u.Unheard
 	}
 	w.was, w.marks = slices.Clone(w.f.s.Units), slices.Clone(w.f.s.Gone)
 	b, err := e.Encode()

@@ -80,7 +80,11 @@ type unitState struct {
 	Phase steadycast.Phase `json:"phase"`
 	Ever  bool             `json:"ever,omitempty"`
 	// Lost implies In.
-	Lost   bool                 `json:"lost,omitempty"`
+	Lost bool `json:"lost,omitempty"`
+	// Unheard: the ledger was recovered, and whatever the phase says, nobody knows since
+	// whether the site announces it; see apply_epoch.go.
+	Unheard bool `json:"unheard,omitempty"`
+
 	Permit steadycast.Permit    `json:"permit"`
 	Return steadycast.RequestID `json:"return,omitzero"`
 	// Depreferred implies not Out; Guard is what refused the withdrawal.
@@ -262,10 +266,10 @@ func (s *state) verdict(site, service string) (int, bool) {
 	})
 }
 
-// orderOver finds the order that stands over a unit.
+// orderOver finds the order that stands over a unit and binds it.
 func (s *state) orderOver(u steadycast.Unit) *StandingOrder {
 	for i := range s.Orders {
-		if o := &s.Orders[i]; o.Order.Site == u.Site && o.Order.Covers(u.Prefix) {
+		if o := &s.Orders[i]; o.binds(u) {
 			return o
 		}
 	}
@@ -281,8 +285,15 @@ func (u *unitState) coolLeft(s *state) Time {
 	return max(lt(s.Table.Guards.Cooldown)-age, 0)
 }
 
-// move changes the phase.
+// counts: it is In, and that is so.
+func (u *unitState) counts() bool { return u.Phase == steadycast.In && !u.Lost && !u.Unheard }
+
+// gone: it announces nothing that anybody would miss, and that is so.
+func (u *unitState) gone() bool { return u.Phase != steadycast.In && !u.Unheard }
+
+// move changes the phase, which is not one of before a recovery then.
 func (u *unitState) move(s *state, to steadycast.Phase) {
+	u.Unheard = false
 	if u.Phase != to {
 		u.Phase, u.Changed = to, s.LT
 	}

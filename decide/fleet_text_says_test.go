@@ -88,7 +88,7 @@ func (s *stage) view() []string {
 			on   bool
 			text string
 		}{
-			{!u.Ever, "never announced"}, {u.Lost, "lost"}, {u.Depreferred, "depreferred by " + u.Guard},
+			{!u.Ever, "never announced"}, {u.Lost, "lost"}, {u.Unheard, "unheard"}, {u.Depreferred, "depreferred by " + u.Guard},
 			{u.Locked, "locked"}, {u.OnHold, "on hold"}, {u.Recalled, "recalled"},
 			{u.Order != steadycast.OrderNone, "order " + u.Order.String()},
 			{u.Frozen != "", "frozen by " + u.Frozen}, {u.Breaker != "", "breaker: " + u.Breaker},
@@ -108,6 +108,9 @@ func (s *stage) view() []string {
 			what = list(o.Order.Prefixes)
 		}
 		line := fmt.Sprintf("order %s %s %s: %s", o.Order.Kind, o.Order.Site, what, o.Order.Reason)
+		if o.Recovered {
+			line += " (from before the recovery)"
+		}
 		if o.Until != 0 {
 			line += fmt.Sprintf(" (%s left)", wait(Time(o.LeftMS)))
 		}

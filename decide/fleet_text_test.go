@@ -91,6 +91,7 @@ type stage struct {
 	passes []Passing         // and what it heard pass
 	loads  []Load
 	last   []Answer
+	copy   []byte   // of the machine, as it was
 	as     *signing // who signs what follows, if anybody
 	sent   Entry    // what was signed last
 	fleet  *Charter // for the genesis
@@ -106,7 +107,7 @@ func newStage(t *testing.T) *stage {
 }
 
 func (s *stage) entry(kind Kind) Entry {
-	return Entry{Kind: kind, Schema: Schema, Rules: RulesLevel, Epoch: 1, LT: s.lt, Proposer: "test"}
+	return Entry{Kind: kind, Schema: Schema, Rules: RulesLevel, Epoch: max(s.f.Fence().Epoch, 1), LT: s.lt, Proposer: "test"}
 }
 
 // apply applies one entry, through its written form, and gives what it said.
@@ -393,6 +394,8 @@ func (s *stage) play(line string) []string {
 		return s.say(s.apply(e))
 	case "view":
 		return s.view()
+	case "recover", "reconcile":
+		return s.recovering(words[0], args, text)
 	case "silent", "heard", "gone":
 		return s.silence(words[0], args)
 	case "came", "cuts":

@@ -120,6 +120,9 @@ func (w *fleetWorld) batch(t *rapid.T) {
 // execute carries out the newest permit of a unit, as late as it pleases.
 func (w *fleetWorld) execute(t *rapid.T) {
 	u := w.unit(t)
+	if p, ok := w.held[u]; ok && p.Fence.Epoch == w.epoch {
+		w.learn(u.Site)
+	}
 	switch w.held[u].Action {
 	case steadycast.Withdraw:
 		w.on[u], w.lost[u] = false, false
@@ -131,7 +134,7 @@ func (w *fleetWorld) execute(t *rapid.T) {
 // prove shows returns by their id; a wrong id proves nothing.
 func (w *fleetWorld) prove(t *rapid.T) {
 	for _, x := range w.f.s.Units {
-		if x.Phase != steadycast.Returning || !w.on[x.Unit] {
+		if x.Phase != steadycast.Returning || !w.on[x.Unit] || x.Unheard {
 			continue
 		}
 		e := w.entry(KindIn)

@@ -19,7 +19,7 @@ const loadMaxAge = 60
 // where a site would be over its capacity, everything else above the red line.
 func (q *asking) capacityGuard() verdictOf {
 	u, p := q.u, q.u.Unit.Prefix
-	if u.Phase != steadycast.In {
+	if u.gone() {
 		return pass("%s: its load is elsewhere already", u.Phase)
 	}
 	rest := q.announcing(q.sight, u.Unit.Site)

@@ -1,14 +1,12 @@
 package decide
 
-import "github.com/steadycast/steadycast"
-
 // floorGuard holds two floors for each prefix. The first counts who would still
 // announce; the second who of them is healthy, because the ones that stay could
 // all be dead while the last good one is let go. When all are bad, the last
 // stay: a prefix answered badly beats one that is gone.
 func (q *asking) floorGuard() verdictOf {
 	u := q.u
-	if u.Phase != steadycast.In {
+	if u.gone() {
 		return pass("%s: it is not counted, so nobody is missed", u.Phase)
 	}
 	p := u.Unit.Prefix

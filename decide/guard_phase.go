@@ -7,6 +7,8 @@ import "github.com/steadycast/steadycast"
 func (q *asking) phaseGuard() verdictOf {
 	u := q.u
 	switch {
+	case u.Unheard:
+		return refuses(1000, "", "%s by the older copy that the ledger was recovered from; what %s announces was not heard since", u.Phase, u.Unit.Site)
 	case q.action == steadycast.Return && u.Phase == steadycast.Out:
 		return q.oneReturning()
 	case q.restoring():

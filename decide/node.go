@@ -346,6 +346,8 @@ func (s *Site) node(now Now, u *unit, wake *deadline) {
 		self.Held = "order announce stands over it"
 	case v.Frozen != "":
 		self.Held = "frozen: " + v.Frozen
+	case v.Unheard:
+		self.Held = unheardText
 	case mode == ModeApprove:
 		self.Held = "mode approve, and the order to withdraw " + s.name + "/" + s.me + " is the yes"
 	case mode != ModeAuto:
@@ -493,7 +495,7 @@ func (s *Site) followOut(now Now, u *unit) {
 // fits: this node may announce, as far as its own instance goes.
 func (s *Site) fits(u *unit) bool {
 	return !s.several() || u.mine.Kind == steadycast.OrderAnnounce ||
-		u.aside == "" && !u.sentOut() && s.well(u, (*service).steady)
+		u.aside == "" && !u.sentOut() && !s.sentOutBefore(u) && s.well(u, (*service).steady)
 }
 
 // siblingOf is the node in the subject of a look at a sibling.

@@ -43,10 +43,10 @@ func (o *StandingOrder) over(node string, u steadycast.Unit) bool {
 	return o.Order.Node == node && o.covers(u)
 }
 
-// nodeOrderOver finds the order that stands over a node's part of a unit.
+// nodeOrderOver finds the order that stands over a node's part of a unit and binds it.
 func (s *state) nodeOrderOver(node string, u steadycast.Unit) *StandingOrder {
 	for i := range s.NodeOrders {
-		if o := &s.NodeOrders[i]; o.over(node, u) {
+		if o := &s.NodeOrders[i]; !o.Recovered && o.over(node, u) {
 			return o
 		}
 	}
@@ -59,7 +59,7 @@ func (v *View) TakenOut(site, node, service string) bool {
 	some := false
 	for _, p := range sv.Prefixes {
 		some = slices.ContainsFunc(v.NodeOrders, func(o StandingOrder) bool {
-			return outBy(o.Order.Kind) && o.over(node, steadycast.Unit{Site: site, Prefix: p})
+			return outBy(o.Order.Kind) && !o.Recovered && o.over(node, steadycast.Unit{Site: site, Prefix: p})
 		})
 		if !some {
 			return false
@@ -187,7 +187,7 @@ func (a *applying) minNodes(o steadycast.Order, u *unitState) (g steadycast.Guar
 	g = steadycast.GuardAnswer{Guard: minNodesGuard, Override: fmt.Sprintf("steadycast %s %s --force: fewer nodes than min_nodes will announce it", o.Kind, target)}
 	rest, unheard := a.nodesSeen(u.Unit, o.Node)
 	switch {
-	case u.Phase != steadycast.In:
+	case u.gone():
 		g.Pass, g.Text = true, fmt.Sprintf("%s: the site is not counted, so nobody is missed", u.Phase)
 	case len(rest) < least && len(unheard) > 0:
 		g.Text = fmt.Sprintf("%d other nodes of %s are known to announce %s, and nothing is heard of %s; min_nodes %d", len(rest), o.Site, u.Unit.Prefix, list(unheard), least)
@@ -212,7 +212,7 @@ func (a *applying) minNodes(o steadycast.Order, u *unitState) (g steadycast.Guar
 // nodesNow says how many nodes of a site of several announce, and may go.
 func (a *applying) nodesNow(u *unitState) (g steadycast.GuardAnswer, ok bool) {
 	p, _ := a.Table.Place(u.Unit.Site)
-	if !p.several() || u.Phase != steadycast.In {
+	if !p.several() || u.gone() {
 		return g, false
 	}
 	announce, unheard := a.nodesSeen(u.Unit, "")
@@ -312,7 +312,7 @@ func (a *applying) endNodeOrders() {
 func (a *applying) freed(was []StandingOrder, node string, u *unitState) bool {
 	for i := range was {
 		if o := &was[i]; o.over(node, u.Unit) && o.Fence == u.Permit.Fence && u.Phase == steadycast.Out {
-			a.ended(u, o.Order.Kind)
+			a.ended(u, o)
 			return true
 		}
 	}

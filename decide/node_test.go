@@ -132,7 +132,7 @@ func (c *camp) actual(n *tent) steadycast.Actual {
 }
 
 func (c *camp) apply(e Entry) Reply {
-	e.Schema, e.Rules, e.Epoch, e.LT = Schema, RulesLevel, 1, Time(c.now/time.Millisecond)
+	e.Schema, e.Rules, e.Epoch, e.LT = Schema, RulesLevel, max(e.Epoch, c.fleet.Fence().Epoch, 1), Time(c.now/time.Millisecond)
 	r, err := c.fleet.Apply(e)
 	if err != nil {
 		c.t.Fatalf("%s: %v", e.Kind, err)

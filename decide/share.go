@@ -218,7 +218,7 @@ func (s *state) takers(service, except string) []string {
 			continue
 		}
 		if slices.ContainsFunc(s.Orders, func(o StandingOrder) bool {
-			return o.Order.Site == site && o.Order.Kind != steadycast.OrderAnnounce && slices.ContainsFunc(sv.Prefixes, o.Order.Covers)
+			return o.Order.Site == site && !o.Recovered && outBy(o.Order.Kind) && slices.ContainsFunc(sv.Prefixes, o.Order.Covers)
 		}) {
 			continue
 		}

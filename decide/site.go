@@ -240,6 +240,12 @@ func (s *Site) Beat() Beat {
 			b.Unproven = append(b.Unproven, u.id)
 		}
 		if !u.announced || !u.onWire || u.contradicted {
+			switch {
+			case u.view.Unheard && u.announced:
+				b.Wanted = append(b.Wanted, u.id)
+			case u.left:
+				b.Left = append(b.Left, u.id)
+			}
 			continue
 		}
 		b.Announcing = append(b.Announcing, u.id)

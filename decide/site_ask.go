@@ -33,6 +33,8 @@ func (s *Site) blocked(u *unit, a steadycast.Action) (text string, until Now) {
 		return "order " + v.Order.String() + " stands", forever
 	case v.Frozen != "":
 		return "frozen: " + v.Frozen, forever
+	case v.Unheard:
+		return unheardText, forever
 	case s.frozen:
 		return "frozen here: no ledger (" + s.ledgerGone + ")", forever
 	case s.ledgerGone != "":

@@ -165,6 +165,11 @@ type Beat struct {
 	// Announcing are the units that are wanted and that at least one established
 	// peer was sent, in order of prefix.
 	Announcing []steadycast.Unit `json:"announcing,omitempty"`
+	// After a recovery, of units that are not announced: Wanted are those that would be,
+	// but for a peer that has them; Left those that a permit or an order took out, by what
+	// the node knew before.
+	Wanted []steadycast.Unit `json:"wanted,omitempty"`
+	Left   []steadycast.Unit `json:"left,omitempty"`
 	// Returned proves returns: the peer's TCP has acknowledged the route (rule P4).
 	Returned []ReturnProof `json:"returned,omitempty"`
 	// DeadThrough: every request up to it will never be carried out (any more).

@@ -16,6 +16,7 @@ func (s *Site) ordered() {
 		u := &s.units[i]
 		was := u.mine
 		u.mine = s.mineOf(u)
+		s.forgets(u, was)
 		if was.Kind != u.mine.Kind && u.announced && u.mine.Kind == steadycast.OrderNone {
 			u.reason = "no order stands over this node any more"
 			if u.draining && u.view.Order == steadycast.OrderNone {
@@ -44,7 +45,7 @@ func (s *Site) mineOf(u *unit) steadycast.Order {
 
 func (s *Site) nodeOrder(node string, u steadycast.Unit) steadycast.Order {
 	for i := range s.view.NodeOrders {
-		if o := &s.view.NodeOrders[i]; o.over(node, u) {
+		if o := &s.view.NodeOrders[i]; !o.Recovered && o.over(node, u) {
 			return o.Order
 		}
 	}

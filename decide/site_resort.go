@@ -82,7 +82,7 @@ func (s *Site) resort(now Now, u *unit) {
 	case u.resort && !s.well(u, func(sv *service) bool { return !sv.failed() && !sv.certain() }):
 		u.resort = false
 		s.takeOut(u, "announced as a last resort, and it fails")
-	case u.announced || v.Phase == steadycast.In || v.Order != steadycast.OrderNone || u.sentOut() || v.Frozen != "" || now < s.resortAt():
+	case u.announced || v.Phase == steadycast.In && !u.left || v.Order != steadycast.OrderNone || u.sentOut() || v.Frozen != "" || now < s.resortAt():
 	case !s.well(u, func(sv *service) bool { return sv.steady() && !sv.state.Troubled() && sv.tally.bad == 0 }):
 	default:
 		if why := s.nobody(now, u); why != "" {

@@ -103,7 +103,7 @@ func (u *unit) wakes(s *Site, now Now, wake *deadline) {
 	if now < u.warm {
 		wake.by(u.warm)
 	}
-	if u.announced && u.view.Phase == steadycast.Out && s.anothers(u.view.Permit) {
+	if u.announced && u.view.Phase == steadycast.Out && !u.view.Unheard && s.anothers(u.view.Permit) {
 		wake.by(u.anotherAt + s.table.Guards.PermitTTL + 1)
 	}
 	if at := s.resortAt(); !u.announced && now < at {
@@ -269,6 +269,10 @@ func (s *Site) commit(now Now, v View) {
 		s.adopt(t)
 	}
 	s.recount(&v)
+	if s.asked != nil && v.Fence.Epoch > s.view.Fence.Epoch {
+		s.kill(s.asked.req) // what was granted of it is forgotten, or will be
+		s.conclude(now, resendEvery)
+	}
 	s.view, s.committed = v, true
 	s.ramps()
 	s.ordered()
@@ -298,7 +302,8 @@ func (s *Site) raise(f steadycast.Fence) {
 func (s *Site) see(u *unit) {
 	old := u.view
 	u.view = viewOf(&s.view, u.id)
-	u.out = u.out || s.view.Fence != steadycast.Fence{} && u.view.Phase != steadycast.In
+	s.recovered(u, old)
+	u.out = u.out || s.view.Fence != steadycast.Fence{} && u.view.Phase != steadycast.In && !u.view.Unheard
 	s.obey(u, old)
 }
 
@@ -317,7 +322,7 @@ func (s *Site) recount(v *View) {
 func counted(v *View, p netip.Prefix) []string {
 	var sites []string
 	for _, u := range v.Units {
-		if u.Unit.Prefix == p && u.Phase == steadycast.In && !u.Lost {
+		if u.Unit.Prefix == p && u.Phase == steadycast.In && !u.Lost && !u.Unheard {
 			sites = append(sites, u.Unit.Site)
 		}
 	}
@@ -358,7 +363,7 @@ func (s *Site) obey(u *unit, old UnitView) {
 		(old.Phase != v.Phase || old.Order != v.Order) {
 		u.reason = "the ledger counts it in"
 	}
-	if v.Phase == steadycast.Out && s.anothers(v.Permit) && (old.Phase != v.Phase || old.Permit.ID != v.Permit.ID) {
+	if v.Phase == steadycast.Out && s.anothers(v.Permit) && (old.Unheard != v.Unheard || old.Phase != v.Phase || old.Permit.ID != v.Permit.ID) {
 		u.anotherAt = s.now
 	}
 	if old.Order != v.Order || old.Locked != v.Locked || old.OnHold != v.OnHold ||

@@ -24,6 +24,7 @@ type unit struct {
 
 	depref     string // the permit's reason for depreferring it; empty without one
 	resort     bool   // announced as a last resort, although the ledger counts it out
+	left       bool   // it is out, and should be, by what was known before the ledger was recovered
 	alone      bool   // depreferred by the site itself, for want of a ledger
 	lags       bool   // depreferred by the site itself, because the node acts on an old table
 	backup     bool   // depreferred, as the ledger says, while its return is proven
@@ -37,7 +38,10 @@ type unit struct {
 	anotherAt Now       // since when the ledger counts it Out by another node's permit
 
 	mine steadycast.Order // over this node alone; of kind none where there is none
-	goes bool             // by that it is to leave now, as its siblings let it
+	// forgot is one that took this node out and that the ledger, recovered from an older
+	// copy, does not know.
+	forgot steadycast.Order
+	goes   bool // by that it is to leave now, as its siblings let it
 
 	warm Now  // depreferred until then, after a cold resume
 	out  bool // the ledger has counted it as not in since this agent started
@@ -135,8 +139,8 @@ func (s *Site) anyIn(sv *service) bool {
 func (s *Site) place(now Now, u *unit) {
 	v := &u.view
 	u.goes = false
-	sentOut := u.sentOut() && !outBy(v.Order) && v.Phase != steadycast.Out
-	if !sentOut && (v.Order == steadycast.OrderAnnounce || v.Order == steadycast.OrderNone && v.Phase != steadycast.Out) {
+	sentOut := u.sentOut() && !outBy(v.Order) && (v.Phase != steadycast.Out || v.Unheard)
+	if !sentOut && !v.Unheard && (v.Order == steadycast.OrderAnnounce || v.Order == steadycast.OrderNone && v.Phase != steadycast.Out) {
 		u.draining, u.emptying = false, false
 	}
 	if u.depref != "" && s.wantIn(u) {
@@ -144,6 +148,8 @@ func (s *Site) place(now Now, u *unit) {
 		s.route(u, "depreferred", "announced")
 	}
 	switch {
+	case v.Unheard && v.Order == steadycast.OrderNone && !sentOut:
+		s.stayAsIs(now, u)
 	case v.Order == steadycast.OrderWithdraw:
 		s.takeOut(u, s.orderText(u, "withdrawn"))
 	case v.Order == steadycast.OrderDrain, v.Order == steadycast.OrderNone && u.emptying && u.announced && !sentOut:
@@ -162,6 +168,7 @@ func (s *Site) place(now Now, u *unit) {
 		s.countedOut(now, u)
 	case v.Phase == steadycast.In && u.aside != "":
 		s.takeOut(u, u.aside)
+	case v.Phase == steadycast.In && !u.announced && s.sentOutBefore(u):
 	case v.Phase == steadycast.In && !u.announced:
 		s.resume(now, u)
 	}
@@ -236,7 +243,7 @@ func (s *Site) orderEnded(u *unit) bool {
 // out in that copy is not the site's to give back.
 func (u *unit) undone() bool {
 	p := u.view.Permit
-	return u.announced && !u.resort && u.view.Phase == steadycast.Out && p.Action == steadycast.Withdraw &&
+	return u.announced && !u.resort && !u.view.Unheard && u.view.Phase == steadycast.Out && p.Action == steadycast.Withdraw &&
 		(p.ID.Compare(u.executed) > 0 || p.ID.Incarnation > 0 && p.Fence.Compare(u.permit) < 0)
 }
 

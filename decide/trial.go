@@ -218,7 +218,7 @@ func (a *applying) recall(back *Comeback, was *state) {
 // unordered are the prefixes of an order that comes back over which no newer one stands.
 func (a *applying) unordered(o StandingOrder) (out []netip.Prefix) {
 	for i := range a.Units {
-		if u := a.Units[i].Unit; o.covers(u) && (o.Order.Node == "" && a.orderOver(u) == nil || o.Order.Node != "" && a.nodeOrderOver(o.Order.Node, u) == nil) {
+		if u := a.Units[i].Unit; o.covers(u) && !slices.ContainsFunc(slices.Concat(a.Orders, a.NodeOrders), func(x StandingOrder) bool { return x.over(o.Order.Node, u) }) {
 			out = append(out, u.Prefix)
 		}
 	}

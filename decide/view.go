@@ -71,6 +71,10 @@ type UnitView struct {
 	Ever bool `json:"ever"`
 	// Lost: In, but no longer announcing against its will.
 	Lost bool `json:"lost,omitempty"`
+	// Unheard: the phase is that of the copy from which the ledger was recovered, and
+	// nothing that anybody may act on: what is announced stays, and what is not stays
+	// so, until the site was heard.
+	Unheard bool `json:"unheard,omitempty"`
 	// Permit is the latest permit; Return is the id a return must prove.
 	Permit steadycast.Permit    `json:"permit"`
 	Return steadycast.RequestID `json:"return,omitzero"`
@@ -114,6 +118,9 @@ type StandingOrder struct {
 	Fence steadycast.Fence `json:"fence"`
 	// Until is the ledger time at which it ends; 0 means not by itself.
 	Until Time `json:"until,omitempty"`
+	// Recovered: it stands in the copy from which the ledger was recovered, and was not
+	// seen carried out since. It binds nobody, until it is given anew or ended.
+	Recovered bool `json:"recovered,omitempty"`
 	// LeftMS is what is left of it at View.LT.
 	LeftMS int64 `json:"left_ms,omitempty"`
 }
@@ -213,7 +220,7 @@ func (s *state) left(orders []StandingOrder) (out []StandingOrder) {
 func (s *state) unitView(u *unitState) UnitView {
 	g := s.Table.Guards
 	v := UnitView{
-		Unit: u.Unit, Phase: u.Phase, Ever: u.Ever, Lost: u.Lost, Permit: u.Permit, Return: u.Return,
+		Unit: u.Unit, Phase: u.Phase, Ever: u.Ever, Lost: u.Lost, Unheard: u.Unheard, Permit: u.Permit, Return: u.Return,
 		Depreferred: u.Depreferred, Guard: u.Guard, Locked: u.Locked,
 		Changed: u.Changed, CooldownLeftMS: int64(u.coolLeft(s)), BudgetLimit: g.SiteBudget, Cycles: s.cycles(u),
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/steadycast/steadycast"
+	"github.com/steadycast/steadycast/internal/api"
 	"github.com/steadycast/steadycast/internal/config"
 	"github.com/steadycast/steadycast/internal/ledger"
 	"github.com/steadycast/steadycast/internal/role"
@@ -311,9 +312,12 @@ the voters are lost for good. Stop this voter first; it refuses while enough
 others answer to go on, or one that knows more.
 
 What the others had committed last may be missing. So the ledger goes on in a new
-epoch and frozen: compare it with the sites, then steadycast thaw. Then take two
-others in, empty (ledger join), because one voter survives no loss. Voters that
-were lost and come back are turned away until they join empty.`,
+epoch and frozen, and moves no route by that: what each site announces it hears
+from the site, floors count nobody before that, and an order that it holds binds
+again only where it is carried out anyway. Others are listed as from before the
+recovery: give them anew or end them (undrain). Then steadycast thaw. Then take
+two others in, empty (ledger join), because one voter survives no loss. Voters
+that were lost and come back are turned away until they join empty.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := f.load(cmd.Flags(), true)
 			if err != nil {
@@ -336,8 +340,12 @@ were lost and come back are turned away until they join empty.`,
 			if c.json() {
 				return c.printValue(done)
 			}
-			fmt.Fprintf(c.out, "recovered at %s, going on at %s, frozen; without %s. Next: start this voter, compare, steadycast thaw, and steadycast ledger join two others\n",
+			fmt.Fprintf(c.out, "recovered at %s, going on at %s, frozen; without %s. No route moves by this. Next: start this voter, compare, steadycast thaw, and steadycast ledger join two others\n",
 				done.Was, done.Is, strings.Join(done.Excluded, ", "))
+			for i := range done.Orders {
+				fmt.Fprintf(c.out, "order over %s, in force again if it is carried out anyway, else until it is given anew or ended: %s\n",
+					done.Orders[i].Order.Target(), api.OrderText(&done.Orders[i]))
+			}
 			return nil
 		},
 	}

@@ -146,6 +146,9 @@ func committedText(v *decide.UnitView) string {
 	if !v.Ever {
 		parts = append(parts, "never announced before")
 	}
+	if v.Unheard {
+		parts = append(parts, "by the older copy that the ledger was recovered from, and not heard since")
+	}
 	if v.Lost {
 		parts = append(parts, "lost against its will")
 	}

@@ -53,7 +53,7 @@ func (a *Agent) regard(v *decide.View) {
 func outOf(v *decide.View) string {
 	var b strings.Builder
 	for _, o := range v.NodeOrders {
-		if o.Order.Kind != steadycast.OrderAnnounce {
+		if o.Order.Kind != steadycast.OrderAnnounce && !o.Recovered {
 			fmt.Fprintln(&b, o.Order.Target(), o.Order.Prefixes)
 		}
 	}

@@ -85,7 +85,7 @@ func serviceAt(v *decide.View, site string, service decide.Service) dnsfallback.
 	}
 	share(&s, v, site, service.Name)
 	for _, o := range v.Orders {
-		if o.Order.Site == site && slices.ContainsFunc(service.Prefixes, func(p netip.Prefix) bool { return o.Order.Covers(p) }) {
+		if o.Order.Site == site && !o.Recovered && slices.ContainsFunc(service.Prefixes, func(p netip.Prefix) bool { return o.Order.Covers(p) }) {
 			if to := forced(o.Order.Kind); to != dnsfallback.Unknown {
 				s.Forced = dnsfallback.Forced{To: to, Who: o.Order.Actor, Why: o.Order.Reason}
 			}

@@ -271,6 +271,9 @@ func showing(v *decide.UnitView, real *Unit, svc *Service) Showing {
 // why gives the reason in one line; healthy rows say nothing.
 func (x *index) why(r *Row, v *decide.UnitView, real *Unit) string {
 	var parts []string
+	if v.Unheard {
+		parts = append(parts, unheardText)
+	}
 	if o := r.Order; o != nil {
 		parts = append(parts, OrderText(o))
 	}
@@ -365,6 +368,9 @@ func refusalText(v *decide.UnitView, real *Unit) string {
 	return ""
 }
 
+// unheardText is said of a unit whose phase is that of an older copy.
+const unheardText = "the ledger was recovered and has not heard this site since: it stays as it is, and no floor counts it"
+
 // OrderText says who ordered what, why, and what is left: `drain by maria (uid
 // 1003): "rack swap", 29m left`.
 func OrderText(o *decide.StandingOrder) string {
@@ -379,6 +385,9 @@ func OrderText(o *decide.StandingOrder) string {
 	}
 	if o.Order.Force {
 		t += ", forced"
+	}
+	if o.Recovered {
+		t += "; from before the ledger was recovered, and binds nobody: give it anew or end it"
 	}
 	return t
 }

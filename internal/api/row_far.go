@@ -22,6 +22,10 @@ func (x *index) farRow(r Row, v *decide.UnitView) Row {
 	worst := x.farWorst(v.Unit)
 	failing := worst != nil && worst.State == steadycast.Unhealthy
 	var said []string
+	if v.Unheard {
+		r.State, r.Why = NotHeard, unheardText
+		return r
+	}
 	if r.Order != nil {
 		said = append(said, OrderText(r.Order))
 	}

@@ -158,7 +158,7 @@ func (l *leader) seen(now time.Duration) []decide.Seen {
 		seen = append(seen, decide.Seen{Prefix: p.Prefix})
 	}
 	for _, u := range v.Units {
-		if u.Phase != steadycast.In || u.Lost || !slices.ContainsFunc(fresh, func(c chorus) bool {
+		if u.Phase != steadycast.In || u.Lost || u.Unheard || !slices.ContainsFunc(fresh, func(c chorus) bool {
 			return c[0].Site == u.Unit.Site && c.announces(u.Unit)
 		}) {
 			continue
@@ -197,6 +197,9 @@ func (l *leader) look(now time.Duration, e *decide.Entry) {
 // duties are the entries to propose now, by what beats and time say. After each
 // one that is applied they must be asked for again.
 func (l *leader) duties(now time.Duration) (decide.Entry, bool) {
+	if e, ok := l.reconcile(now); ok {
+		return e, true
+	}
 	if e, ok := l.compare(now); ok {
 		return e, true
 	}
@@ -284,7 +287,7 @@ func (l *leader) compare(now time.Duration) (decide.Entry, bool) {
 		var dead []steadycast.Unit
 		var through steadycast.RequestID
 		for _, u := range v.Units {
-			if u.Unit.Site != c[0].Site {
+			if u.Unit.Site != c[0].Site || u.Unheard {
 				continue
 			}
 			announcing := c.announces(u.Unit)

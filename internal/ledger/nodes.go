@@ -26,7 +26,7 @@ func (l *leader) nodes(now time.Duration, counts func(decide.Place) bool) (out [
 			if u.Unit.Site != p.Name {
 				continue
 			}
-			x := nodesAt(p, c, u.Unit, u.Phase == steadycast.In)
+			x := nodesAt(p, c, u.Unit, u.Phase == steadycast.In || u.Unheard)
 			if i := slices.IndexFunc(out[first:], func(y decide.SeenNodes) bool {
 				return slices.Equal(x.Announcing, y.Announcing) && slices.Equal(x.Unheard, y.Unheard)
 			}); i >= 0 {

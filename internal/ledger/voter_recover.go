@@ -21,12 +21,16 @@ type Recovered struct {
 	// Excluded are the voters of before, which count as lost. They may come back
 	// by [Voter.Join], empty.
 	Excluded []string
+	// Orders are those that it holds. They bind nobody until they are seen carried out,
+	// or are given anew.
+	Orders []decide.StandingOrder
 }
 
 // Recover makes a ledger of one voter out of what this one has, when more than
 // half of the voters are lost for good. The voter must not be running. It may
 // miss what the others had committed last; so the ledger goes on in a new epoch
-// and frozen, until a person has compared it with the sites and thaws it. Then
+// and frozen, until a person has compared it with the sites and thaws it; no route
+// moves by that, for it believes nothing of the copy before the sites were heard. Then
 // two others are taken in by [Voter.Join].
 //
 // It refuses while any other voter is there that knows more, or enough of them
@@ -78,6 +82,8 @@ func Recover(ctx context.Context, opts VoterOptions, actor, reason string) (done
 		return done, err
 	}
 	done.Was, done.Is = r.was, r.fleet.Fence()
+	view := r.fleet.View()
+	done.Orders = slices.Concat(view.Orders, view.NodeOrders)
 	return done, nil
 }
 

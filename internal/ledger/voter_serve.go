@@ -208,7 +208,7 @@ func ownBeat(who Identity, b decide.Beat) error {
 			return err
 		}
 	}
-	return ownUnits(who, slices.Concat(b.Announcing, b.Unproven))
+	return ownUnits(who, slices.Concat(b.Announcing, b.Unproven, b.Wanted, b.Left))
 }
 
 // serve answers one path.

@@ -180,7 +180,9 @@ func (s *sender) ledger(snap *api.Snapshot) {
 		}
 	}
 	for _, o := range slices.Concat(snap.View.Orders, snap.View.NodeOrders) {
-		standing[key{o.Order.Site, o.Order.Kind.String()}]++
+		if !o.Recovered {
+			standing[key{o.Order.Site, o.Order.Kind.String()}]++
+		}
 	}
 	for k, n := range standing {
 		s.put(orders, float64(n), k.site, k.kind)

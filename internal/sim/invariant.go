@@ -34,6 +34,7 @@ const (
 	iMode
 	iLoad
 	iNodes
+	iRecovery
 	nInvariants
 )
 
@@ -66,6 +67,7 @@ var invariants = [nInvariants]invariant{
 	iStaged:       {"staged", "a table comes into force by the word of every site that announces, or of a person who goes without it"},
 	iAuthority:    {"authority", "what only a person may wish is carried out if one signed it who may, for this ledger, lately, and once"},
 	iNodes:        {"nodes", "a node of a site of several leaves by itself while min_nodes others announce, and when somebody saw it fail; its site leaves whole, by one permit"},
+	iRecovery:     {"recovery", "the recovery of the ledger from an older copy moves no route: what an agent that knows of it moves by an order or a phase, a person or a permit has moved since"},
 	iMode:         {"mode", "where the mode is observe automation moves nothing, where it is approve nothing without a person's yes"},
 }
 

@@ -47,7 +47,8 @@ type history struct {
 	returning decide.Time // ledger time of an automatic return that is under way; 0 for none
 	returned  decide.Time // and of the last that was proven
 	pardoned  bool        // an order stood over it since it was in
-	forgotten bool        // the ledger was recovered from an older copy, and says nothing true of it since
+	forgotten bool        // the ledger was recovered from an older copy, which may know nothing of why it is out
+	said      bool        // a person, or leave that was given, has said since what is to become of it
 	full      bool        // it was refused last because others could not carry its load
 	hand      bool        // out because a person at the node wanted it so
 }
@@ -80,6 +81,8 @@ type judge struct {
 	spent    []execution
 	heard    []time.Duration // the newest answer or view of each place
 	thawed   time.Duration
+	epoch    uint64                 // which the ledger was recovered to; 0 if it never was
+	since    time.Duration          // when
 	blackout time.Duration          // since when there is no observation
 	yes      map[string]bool        // what each place said last of each staged table
 	tables   []int64                // those in force one after the other, by MED
@@ -206,6 +209,7 @@ func (j *judge) decided(a *agent, set steadycast.RouteSet, causes []cause) {
 			j.holds(iDeath, c.kind != byNobody, "%s: a new agent's first set lacks %s, which was announced, and nobody decided so", a.p.name, prefix)
 		}
 		j.holds(iAlone, c.kind != byNobody, "%s: %s leaves and nobody decided so", a.p.name, prefix)
+		j.afresh(a, i, set.Fence.Epoch, c)
 		j.host(a.p, i).removed = c
 		if c.kind == byPermit {
 			j.executed(a, i, c)
@@ -215,6 +219,17 @@ func (j *judge) decided(a *agent, set steadycast.RouteSet, causes []cause) {
 		if _, is := set.Find(w.prefixes[c.prefix]); is {
 			j.host(a.p, c.prefix).added = c
 		}
+	}
+}
+
+// afresh: after a recovery a route leaves for what was said since, and for nothing else.
+func (j *judge) afresh(a *agent, prefix int, epoch uint64, c cause) {
+	if j.epoch == 0 || epoch < j.epoch || a.p.glass != nil {
+		return // it does not know yet, or does what a person at the node wants
+	}
+	switch c.kind {
+	case byOrder, byPhase, bySite, byPermit:
+		j.holds(iRecovery, j.unit(a.p, prefix).said, "%s knows that the ledger was recovered, and takes out %s for what was said before: %s", a.p.node, j.w.prefixes[prefix], c.reason)
 	}
 }
 
@@ -240,7 +255,7 @@ func (j *judge) executed(a *agent, prefix int, c cause) {
 	j.witnessed(p, c.id, ask)
 	j.holds(iEvidence, slices.ContainsFunc(a.site.Verdicts(), func(v steadycast.Verdict) bool { return v.State == steadycast.Unhealthy && !v.Held }),
 		"%s carries out %s, and does not hold itself to be failing any more", p.name, c.id)
-	if u := phaseOf(&j.view, k.unit); u != nil && !h.forgotten {
+	if u := phaseOf(&j.view, k.unit); u != nil && !u.Unheard {
 		j.holds(iCounted, u.Phase != steadycast.In, "%s leaves by %s while the ledger counts it in", k.unit, c.id)
 	}
 
@@ -348,6 +363,8 @@ func (j *judge) resumed(p *place, prefix int, h *history, why cause) {
 	}
 	any := w.table.PrefixPolicy(w.prefixes[prefix]).Needs == decide.NeedsAny
 	j.holds(iRestart, all || some && any, "%s announces %s after %d passing local rounds", p.name, w.prefixes[prefix], why.good)
+	j.holds(iRecovery, !h.onPurpose || h.hand || h.said || j.epoch == 0 || p.several() || p.agent == nil || p.agent.clock.zero > j.since || p.agent.client.fence.Epoch < j.epoch,
+		"%s had left %s on purpose and announces it, for it is in by the copy that the ledger was recovered from", p.name, w.prefixes[prefix])
 	if h.hand { // what was taken out by hand, and given back, is as it was before
 		return
 	}

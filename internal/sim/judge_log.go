@@ -78,16 +78,16 @@ func (j *judge) same(v *voter, when string) {
 
 // recovered: the ledger goes on from an older copy. What was spent and counted
 // since is forgotten, and a person who thaws it answers for that; what is on the
-// wire is not forgotten.
+// wire is not forgotten, and stays.
 func (j *judge) recovered(v decide.View) {
 	j.happen("ledger recovered")
 	j.holds(iFence, v.Fence.Compare(j.view.Fence) > 0, "the recovered ledger stands at %v, and stood at %v before", v.Fence, j.view.Fence)
-	j.view, j.spent = v, nil
+	j.view, j.spent, j.epoch, j.since = v, nil, v.Fence.Epoch, j.w.now
 	j.force(v)
 	for i := range j.units {
 		for k := range j.units[i] {
 			h := &j.units[i][k]
-			h.forgotten, h.executed, h.cycles = true, nil, nil // leaves that the copy knows are spent still
+			h.forgotten, h.said, h.executed, h.cycles = true, false, nil, nil // leaves that the copy knows are spent still
 			h.left, h.back, h.locked, h.returning, h.returned, h.pardoned = false, false, false, 0, 0, true
 		}
 	}
@@ -147,6 +147,12 @@ func (j *judge) persons(before *decide.View, e decide.Entry, r decide.Reply) {
 	if r.Refused != nil || r.Invalid != "" || r.Before != nil {
 		return
 	}
+	if o := e.Order; o != nil {
+		for i, prefix := range j.w.prefixes {
+			h := j.unit(j.w.placeOf(o.Site), i)
+			h.said = h.said || o.Covers(prefix)
+		}
+	}
 	switch e.Kind {
 	case decide.KindLocal:
 		for i := range j.w.prefixes {
@@ -171,7 +177,7 @@ func (j *judge) persons(before *decide.View, e decide.Entry, r decide.Reply) {
 			j.orderly(before, e, r)
 		}
 	case decide.KindOrderClear:
-		j.each(*e.Scope, func(h *history) { h.returned = 0 })
+		j.each(*e.Scope, func(h *history) { h.returned, h.said = 0, true })
 	case decide.KindUnlock:
 		j.each(*e.Scope, func(h *history) { h.locked, h.cycles = false, nil })
 	case decide.KindThaw:
@@ -227,6 +233,7 @@ func (j *judge) granted(before *decide.View, e decide.Entry, r decide.Reply) {
 			}
 			j.happen("granted " + x.Permit.Action.String())
 			j.moded(before, x, r.LT)
+			j.unit(j.w.placeOf(x.Unit.Site), j.w.prefixAt(x.Unit.Prefix)).said = true
 			j.grants[grantKey{x.Unit, x.Permit.ID}] = &grant{action: x.Permit.Action, lt: r.LT, uncounted: uncounted(before, x.Unit)}
 			if x.Permit.Action == steadycast.Withdraw {
 				h := j.unit(j.w.placeOf(x.Unit.Site), j.w.prefixAt(x.Unit.Prefix))

@@ -58,11 +58,9 @@ func (j *judge) changed(p *place, prefix int, on bool, why cause) {
 	} else {
 		j.happen("withdrawn by a person's order")
 	}
-	// An order that stands in an older copy of the ledger is in force again with it,
-	// and takes out what came back since: whoever recovers it answers for that.
-	h.forced = h.hand || why.kind == byOrder && (j.forcedOut(p, prefix) || h.forgotten) || why.kind == byPhase && h.forcing
+	h.forced = h.hand || why.kind == byOrder && j.forcedOut(p, prefix) || (why.kind == byPhase || why.kind == byOrder) && h.forcing
 	j.purposes(prefix)
-	if u := phaseOf(&j.view, w.unit(p, prefix)); u != nil && !h.forgotten && !h.hand {
+	if u := phaseOf(&j.view, w.unit(p, prefix)); u != nil && !u.Unheard && !h.hand {
 		j.holds(iCounted, u.Phase != steadycast.In, "%s left on purpose and the ledger counts it in", u.Unit)
 	}
 }
@@ -167,7 +165,7 @@ func (j *judge) purposes(prefix int) {
 // forcedOut: a person took it out with force.
 func (j *judge) forcedOut(p *place, prefix int) bool {
 	for _, o := range j.view.Orders {
-		if o.Order.Site == p.name && o.Order.Covers(j.w.prefixes[prefix]) && forced(o.Order) {
+		if o.Order.Site == p.name && !o.Recovered && o.Order.Covers(j.w.prefixes[prefix]) && forced(o.Order) {
 			return true
 		}
 	}
@@ -204,6 +202,7 @@ func (j *judge) back() {
 				continue
 			}
 			r, _ := p.speaker.set.Find(prefix)
+			j.holds(iReturn, !u.Unheard, "%s was not heard since the ledger was recovered; the faults ended %v ago", u.Unit, w.now-w.calm)
 			j.holds(iReturn, p.speaker.out[i], "%s is healthy and not announced, phase %s; the faults ended %v ago; verdicts %v", u.Unit, u.Phase, w.now-w.calm, p.agent.words())
 			j.holds(iReturn, !p.speaker.out[i] || u.Phase == steadycast.In, "%s is announced and its phase is %s; the faults ended %v ago", u.Unit, u.Phase, w.now-w.calm)
 			j.holds(iReturn, !p.speaker.out[i] || u.Phase != steadycast.In || slices.Contains(seen[i].Announcing, p.name), "%s is announced and in, and the ledger does not hear so", u.Unit)

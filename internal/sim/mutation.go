@@ -82,6 +82,8 @@ const (
 	silenceStays           = "silence-stays"
 	permitAlone            = "permit-alone"
 	siblingVoids           = "sibling-voids"
+	copyBinds              = "copy-binds"
+	unheardCounts          = "unheard-counts"
 )
 
 // mutations are in the order of what they are about: ledger time, what a permit
@@ -139,6 +141,8 @@ var mutations = []mutation{
 	{noBreaker, "there is no breaker", "breaker", "breaker", nil},
 	{snapshotForgets, "a snapshot holds the phases, and not what was spent and answered", "I4", "fleet-budget", nil},
 	{backupSameEpoch, "a ledger recovered from an older copy goes on counting where that stood", "I11", "none", []string{"backup", "flap", "service", "together"}},
+	{copyBinds, "the phases and orders of an older copy are in force as soon as the ledger is recovered from it", "recovery I1 I10", "none", []string{"backup", "order", "upgrade", "flap", "service", "partition"}},
+	{unheardCounts, "after a recovery a floor counts who is in by the older copy, before he was heard", "I1", "floor", []string{"backup", "order", "upgrade", "together", "partition", "one-way"}},
 	{sameIncarnation, "an agent that starts counts its requests from one again", "I8 I3 I11 I9", "none", []string{"agent", "flap", "service"}},
 	{unsigned, "observations are not bound to who makes them: a liar speaks for others too", "I5", "none", []string{"lie", "service"}},
 	{ownCheckDecides, "a site leaves when its own check fails, whatever the others see", "I5", "none", []string{"self", "service"}},
@@ -261,6 +265,7 @@ func (a *agent) bendView(v decide.View) decide.View {
 
 // bendApply changes an entry on its way into every replica.
 func (v *voter) bendApply(p *parcel) {
+	v.trustCopy(p.entry)
 	if v.w.is(clockDelta) {
 		p.entry.LT = v.fleet.LT() + decide.Time(p.delta/time.Millisecond)
 	}
@@ -280,21 +285,9 @@ func (v *voter) bendSnapshot(b []byte) []byte {
 	return b
 }
 
-// bendRecovery is what a person does to an older copy of the ledger before it serves.
-func (w *world) bendRecovery(f *decide.Fleet) {
-	if w.is(backupSameEpoch) {
-		return
-	}
-	e := decide.Entry{
-		Kind: decide.KindEpoch, Schema: decide.Schema, Rules: decide.RulesLevel, Epoch: f.Fence().Epoch + 1,
-		LT: f.LT(), Actor: "ada", Reason: "all voters were lost",
-	}
-	_, err := f.Apply(e)
-	must(err)
-}
-
 // afterApply does, in every replica, what a rejected rule would have done as well.
 func (v *voter) afterApply(e decide.Entry, r decide.Reply) {
+	v.doubtCopy()
 	lt := time.Duration(r.LT) * time.Millisecond
 	v.offset = max(v.offset, lt-v.now())
 	for _, a := range r.Answers {
@@ -322,6 +315,8 @@ func (d *desk) bendEntry(p *parcel) {
 	switch d.v.w.mut {
 	case clockWall:
 		p.entry.LT = decide.Time((d.v.w.now + d.v.wall + 48*time.Hour) / time.Millisecond)
+	case unheardCounts:
+		d.seeCopy(p)
 	case clockFastest:
 		p.entry.LT = decide.Time(max(d.v.now()+d.v.offset, 0) / time.Millisecond)
 	}

@@ -60,8 +60,9 @@ type voter struct {
 	chain    int           // of ticks: an earlier one ends
 	offset   time.Duration // for mutations of ledger time
 	issued   []time.Duration
-	beats    []spoken // the newest of each place
-	desk     *desk    // while it leads and has applied an entry of its own term
+	beats    []spoken          // the newest of each place
+	trusted  []steadycast.Unit // for a mutation of a recovery
+	desk     *desk             // while it leads and has applied an entry of its own term
 }
 
 // spoken is a beat with what makes its age known.

@@ -270,8 +270,8 @@ func (j *jury) count() tally {
 	}
 	t.voices = len(voices)
 	t.quorum = t.voices/2 + 1
-	var bad, good []int
-	var since []Now
+	bad, good := make([]int, 0, 16), make([]int, 0, 16)
+	since := make([]Now, 0, 16)
 	for _, v := range voices {
 		switch v.outcome {
 		case steadycast.Down:

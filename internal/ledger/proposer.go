@@ -66,6 +66,10 @@ func (p *Proposer) news(reported []steadycast.Verdict) []steadycast.Verdict {
 // Duties is the next entry that beats and time call for. Ask again when it was applied.
 func (p *Proposer) Duties(now time.Duration) (decide.Entry, bool) { return p.lead.duties(now) }
 
+// Wake is when [Proposer.Duties], which has found nothing now, could find something
+// without another beat or entry.
+func (p *Proposer) Wake() time.Duration { return p.lead.wake() }
+
 // Applied notes that an entry was applied, with what it answered.
 func (p *Proposer) Applied(now time.Duration, answers []decide.Answer) {
 	p.lead.applied(now)

@@ -24,6 +24,10 @@ type desk struct {
 	p      *ledger.Proposer
 	queue  []call
 	flying *flight
+	// quiet: the last look at its duties found none, and nothing can change that
+	// before wakeAt but a beat or an entry.
+	quiet  bool
+	wakeAt time.Duration
 }
 
 // call is one of a site's calls, or a person's.
@@ -59,6 +63,9 @@ type parcel struct {
 
 const parcelHead = 24
 
+// parcelsKept bounds those that are kept as they were read.
+const parcelsKept = 64
+
 func pack(p parcel) ([]byte, error) {
 	b, err := p.entry.Encode()
 	if err != nil {
@@ -84,11 +91,27 @@ func unpack(b []byte) (parcel, error) {
 	return p, err
 }
 
+// unpack reads a parcel once for all voters, whose logs share the bytes. None may write
+// into what it says, as none may into what it was sent.
+func (w *world) unpack(b []byte) parcel {
+	key := &b[0]
+	if p, ok := w.parcels[key]; ok {
+		return p
+	}
+	p, err := unpack(b)
+	must(err)
+	if len(w.parcels) >= parcelsKept {
+		clear(w.parcels)
+	}
+	w.parcels[key] = p
+	return p
+}
+
 func newDesk(v *voter) *desk {
 	d := &desk{v: v, p: ledger.NewProposer(v.fleet, "voter", v.now())}
 	for i := range v.beats {
 		if b := &v.beats[i]; b.ok {
-			d.p.Hear(b.from, b.beat)
+			d.hear(b.from, b.beat)
 		}
 	}
 	d.looking()
@@ -153,9 +176,19 @@ func (d *desk) pump() {
 	}
 	if e, ok := d.bendDuties(now); ok {
 		d.submit(e, nil)
+	} else if d.quiet && now < d.wakeAt {
+		return
 	} else if e, ok := d.p.Duties(now); ok {
 		d.submit(e, nil)
+	} else {
+		d.quiet, d.wakeAt = true, d.p.Wake()
 	}
+}
+
+// hear tells the desk's proposer of a beat.
+func (d *desk) hear(from time.Duration, b decide.Beat) {
+	d.quiet = false
+	d.p.Hear(from, b)
 }
 
 // asks judges all requests that wait, together.
@@ -244,6 +277,7 @@ func (d *desk) submit(e decide.Entry, asks []call) (id uint64) {
 
 // applied gives the answers of an entry to those who wait.
 func (d *desk) applied(p parcel, r decide.Reply) {
+	d.quiet = false
 	d.p.Applied(d.v.now(), r.Answers)
 	if d.flying != nil && d.flying.id == p.id {
 		was := d.flying

@@ -69,7 +69,7 @@ type judge struct {
 
 	index    uint64 // the newest that any replica applied
 	view     decide.View
-	replies  map[uint64]uint64 // hash of what applying each index gave
+	replies  map[uint64]decide.Reply // what applying each index gave
 	states   map[uint64]string
 	slack    time.Duration // least of ledger time less real time so far
 	begun    bool
@@ -107,7 +107,7 @@ const never = -time.Hour
 func newJudge(w *world) *judge {
 	n, hosts := len(w.table.Sites), len(w.places)
 	j := &judge{
-		w: w, happened: map[string]uint64{}, replies: map[uint64]uint64{}, states: map[uint64]string{}, grants: map[grantKey]*grant{},
+		w: w, happened: map[string]uint64{}, replies: map[uint64]decide.Reply{}, states: map[uint64]string{}, grants: map[grantKey]*grant{},
 		asks: map[grantKey]asking{},
 		yes:  map[string]bool{}, entered: map[string]bool{}, forged: map[uint64]bool{}, agreed: map[wanted]decide.Time{},
 		sawFail: make([][]time.Duration, n), units: make([][]history, n),

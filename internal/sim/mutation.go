@@ -341,7 +341,7 @@ func (d *desk) bendBeats() {
 				}
 			}
 		}
-		d.p.Hear(d.v.now(), b.beat)
+		d.hear(d.v.now(), b.beat)
 	}
 }
 

@@ -307,8 +307,7 @@ func (v *voter) apply(e *pb.Entry) {
 	}
 	v.applied = e.GetIndex()
 	if e.GetType() == pb.EntryNormal && len(e.Data) > 0 {
-		p, err := unpack(e.Data)
-		must(err)
+		p := v.w.unpack(e.Data)
 		v.bendApply(&p)
 		reply, err := v.fleet.Apply(p.entry)
 		must(err) // only a later version's entry stops a replica, and nobody makes one
@@ -384,7 +383,7 @@ func (v *voter) hear(place int, m spoken) {
 	m.ok, m.from = true, max(v.issued[m.echo.n], old.from)
 	*old = m
 	if v.desk != nil {
-		v.desk.p.Hear(m.from, m.beat)
+		v.desk.hear(m.from, m.beat)
 	}
 }
 

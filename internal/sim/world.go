@@ -40,6 +40,9 @@ type world struct {
 	lost     []byte        // the copy of the ledger that a disaster leaves
 	people   people
 
+	// parcels are entries as they were read, by where their bytes begin.
+	parcels map[*byte]parcel
+
 	judge *judge
 }
 
@@ -97,7 +100,7 @@ func Run(seed uint64, o Options) (Outcome, error) {
 }
 
 func newWorld(seed uint64, o Options) *world {
-	w := &world{o: o, seed: seed, mut: o.Mutation, hash: seed, dice: stream(seed, streamDice)}
+	w := &world{o: o, seed: seed, mut: o.Mutation, hash: seed, dice: stream(seed, streamDice), parcels: map[*byte]parcel{}}
 	shape := stream(seed, streamTable)
 	if o.Policy == "" {
 		w.o.Policy = policies[shape.IntN(len(policies))].name

@@ -88,6 +88,13 @@ func (s Seal) Open(fleet string, operators []OperatorView) (out Sealed, err erro
 	return out, nil
 }
 
+// OnTrial reports whether the table was put on trial and nobody has confirmed it: Open
+// refuses it, and where the trial ran out, nobody ever will.
+func (s Seal) OnTrial() bool {
+	w, err := s.Activate.Wish()
+	return err == nil && w.ConfirmWithin != 0 && s.Confirm == nil
+}
+
 // by reads a wish of a kind that an admin of the fleet signed.
 func (s Signed) by(fleet string, operators []OperatorView, kind Kind) (Wish, error) {
 	w, err := s.Wish()

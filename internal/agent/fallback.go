@@ -81,7 +81,9 @@ func (a *Agent) watchSeal(ctx context.Context) {
 }
 
 // keepSeal puts the seal of the ledger's table on disk. One that nobody signed as a
-// whole has none, which is no fault; then the last one that was stays.
+// whole has none, which is no fault, and one on trial is of no use to anybody; then
+// the last one stays. So after a trial that ran out it is that of the table which
+// came back.
 func (a *Agent) keepSeal(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, errandTimeout)
 	defer cancel()
@@ -89,7 +91,7 @@ func (a *Agent) keepSeal(ctx context.Context) error {
 	if _, none := errors.AsType[ledger.Invalid](err); none {
 		return nil
 	}
-	if err != nil {
+	if err != nil || s.OnTrial() {
 		return err
 	}
 	return a.writeSeal(s)

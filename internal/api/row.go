@@ -95,7 +95,8 @@ type index struct {
 	units    map[steadycast.Unit]*Unit
 	services map[netip.Prefix][]string
 	at       map[serviceAt]*seenAt
-	paths    map[string]string // what is wrong with those in use, by site
+	paths    map[string]string                // what is wrong with those in use, by site
+	verdicts map[string][]*steadycast.Verdict // of each site, as the ledger has them
 }
 
 // serviceAt is a service at a site, and seenAt what is known of it there.
@@ -115,7 +116,11 @@ func (x *index) seen(site, service string) *seenAt {
 }
 
 func newIndex(s *Snapshot) *index {
-	x := &index{s: s, sites: map[string]*Site{}, units: map[steadycast.Unit]*Unit{}, services: map[netip.Prefix][]string{}, at: map[serviceAt]*seenAt{}, paths: s.pathTexts()}
+	x := &index{s: s, sites: map[string]*Site{}, units: map[steadycast.Unit]*Unit{}, services: map[netip.Prefix][]string{}, at: map[serviceAt]*seenAt{}, paths: s.pathTexts(), verdicts: map[string][]*steadycast.Verdict{}}
+	for i := range s.View.Verdicts {
+		v := &s.View.Verdicts[i]
+		x.verdicts[v.Site] = append(x.verdicts[v.Site], v)
+	}
 	for i := range s.Sites {
 		site := &s.Sites[i]
 		x.sites[site.Name] = site

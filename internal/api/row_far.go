@@ -111,9 +111,9 @@ func (s *Snapshot) ledgerNow() decide.Time {
 // farServices are what the ledger was told of a unit's services.
 func (x *index) farServices(u steadycast.Unit) []Service {
 	out := []Service{}
-	for _, v := range x.s.View.Verdicts {
-		if v.Site == u.Site && slices.Contains(x.services[u.Prefix], v.Service) {
-			out = append(out, Service{Verdict: v})
+	for _, v := range x.verdicts[u.Site] {
+		if slices.Contains(x.services[u.Prefix], v.Service) {
+			out = append(out, Service{Verdict: *v})
 		}
 	}
 	return out
@@ -122,9 +122,8 @@ func (x *index) farServices(u steadycast.Unit) []Service {
 // farWorst is the most troubled verdict that the ledger has of a unit's services.
 func (x *index) farWorst(u steadycast.Unit) *steadycast.Verdict {
 	var worst *steadycast.Verdict
-	for i := range x.s.View.Verdicts {
-		v := &x.s.View.Verdicts[i]
-		if v.Site == u.Site && slices.Contains(x.services[u.Prefix], v.Service) &&
+	for _, v := range x.verdicts[u.Site] {
+		if slices.Contains(x.services[u.Prefix], v.Service) &&
 			(worst == nil || badness(&Service{Verdict: *v}) > badness(&Service{Verdict: *worst})) {
 			worst = v
 		}

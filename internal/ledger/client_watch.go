@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -75,14 +76,17 @@ func (c *Client) stream(l *link) error {
 		b, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10))
 		return l.refusal(res.StatusCode, b)
 	}
-	lines := bufio.NewScanner(&feeding{res.Body, quiet})
-	lines.Buffer(nil, maxReply)
-	for lines.Scan() {
+	lines := bufio.NewReader(&feeding{res.Body, quiet})
+	for {
+		b, err := readLine(lines)
+		if err != nil {
+			return err
+		}
 		if err := l.judge(res); err != nil { // one line a second at least
 			return err
 		}
 		var r report
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+		if err := json.Unmarshal(b, &r); err != nil {
 			return fmt.Errorf("%s says what this version does not understand: %w", l.peer.Node, err)
 		}
 		if err := c.take(r, l.peer.Node); err != nil {
@@ -97,7 +101,28 @@ func (c *Client) stream(l *link) error {
 		}
 		c.hear()
 	}
-	return lines.Err()
+}
+
+// readLine reads one line without keeping the room for it: the first of a stream is a
+// whole view, of some megabytes in a large fleet, and all others are short.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var b []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(b)+len(part) > maxReply {
+			return nil, fmt.Errorf("a line of more than %d bytes", maxReply)
+		}
+		switch {
+		case err == nil:
+			return append(b, part[:len(part)-1]...), nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			b = append(b, part...)
+		case errors.Is(err, io.EOF) && len(b)+len(part) == 0:
+			return nil, errors.New("the stream ended")
+		default:
+			return nil, err
+		}
+	}
 }
 
 // feeding is a stream of which every octet is a sign of life: a whole view is one

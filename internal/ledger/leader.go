@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -110,6 +111,17 @@ type chorus []decide.Beat
 
 func (c chorus) announces(u steadycast.Unit) bool {
 	return slices.ContainsFunc(c, func(b decide.Beat) bool { return slices.Contains(b.Announcing, u) })
+}
+
+// announcesAt does the same for the unit that is number i of its site, which is where a
+// beat of a site that announces everything has it.
+func (c chorus) announcesAt(i int, u steadycast.Unit) bool {
+	for j := range c {
+		if a := c[j].Announcing; i < len(a) && a[i] == u {
+			return true
+		}
+	}
+	return c.announces(u)
 }
 
 // proves: a node that announces the unit shows the return's id.
@@ -286,17 +298,19 @@ func (l *leader) compare(now time.Duration) (decide.Entry, bool) {
 	for _, c := range l.fresh(now) {
 		var dead []steadycast.Unit
 		var through steadycast.RequestID
-		for _, u := range v.Units {
-			if u.Unit.Site != c[0].Site || u.Unheard {
+		units := unitsOf(v, c[0].Site)
+		for i := range units {
+			u := &units[i]
+			if u.Unheard {
 				continue
 			}
-			announcing := c.announces(u.Unit)
+			announcing := c.announcesAt(i, u.Unit)
 			switch {
 			case u.Phase == steadycast.Returning && c.proves(decide.ReturnProof{Unit: u.Unit, ID: u.Return}):
 				e := l.entry(now, decide.KindIn)
 				e.Return = &decide.ReturnProof{Unit: u.Unit, ID: u.Return}
 				return e, true
-			case u.Phase == steadycast.Out && announcing && voidable(&u):
+			case u.Phase == steadycast.Out && announcing && voidable(u):
 				if id, ok := c.dead(u.Permit.ID, u.Unit); ok && (len(dead) == 0 || id == through) { // another's in the next turn
 					dead, through = append(dead, u.Unit), id
 				}
@@ -331,6 +345,16 @@ func (l *leader) compare(now time.Duration) (decide.Entry, bool) {
 	e := l.entry(now, kind)
 	e.Units = units
 	return e, true
+}
+
+// unitsOf are the units of one site; a view has them in order of site.
+func unitsOf(v *decide.View, site string) []decide.UnitView {
+	first, _ := slices.BinarySearchFunc(v.Units, site, func(u decide.UnitView, site string) int { return cmp.Compare(u.Unit.Site, site) })
+	end := first
+	for end < len(v.Units) && v.Units[end].Unit.Site == site {
+		end++
+	}
+	return v.Units[first:end]
 }
 
 // voidable: the unit is out by a permit of its own site's request. An order's

@@ -99,8 +99,12 @@ func decodeNamed(b []byte) (name []byte, s Signed, err error) {
 	return b[:n], Signed(b[n:]), nil
 }
 
-// readFrame reads one frame. buf is used and grown; what is returned is good
-// until the next call with it.
+// keepBuffer is the largest buffer that a link keeps between two frames: a voter has
+// hundreds of links, and each has a long frame once in ten seconds.
+const keepBuffer = 4 << 10
+
+// readFrame reads one frame. buf is used and grown, but for long frames; what is
+// returned is good until the next call with it.
 func readFrame(r io.Reader, buf *[]byte) (kind, []byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -110,10 +114,13 @@ func readFrame(r io.Reader, buf *[]byte) (kind, []byte, error) {
 	if n == 0 || n > maxFrame {
 		return 0, nil, fmt.Errorf("a frame of %d octets; allowed: 1 to %d", n, maxFrame)
 	}
-	if uint32(cap(*buf)) < n {
-		*buf = make([]byte, max(n, 1<<10))
+	b := *buf
+	if uint32(cap(b)) < n {
+		if b = make([]byte, max(n, 1<<10)); n <= keepBuffer {
+			*buf = b
+		}
 	}
-	b := (*buf)[:n]
+	b = b[:n]
 	if _, err := io.ReadFull(r, b); err != nil {
 		return 0, nil, fmt.Errorf("a frame is cut short: %w", err)
 	}

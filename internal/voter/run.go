@@ -31,9 +31,9 @@ type Options struct {
 // Run keeps a voter until the process is told to stop. A leader hands over
 // first.
 func Run(ctx context.Context, p *role.Process, o Options) error {
-	// A voter copies a state of some megabytes with each entry, which are few: half
-	// the heap for a little time.
-	debug.SetGCPercent(50)
+	// A voter copies a state of some megabytes with each entry, which are few: less
+	// of the heap for a little time.
+	debug.SetGCPercent(25)
 	o.Voter.Log, o.Voter.Alive = o.Logger, p.Alive
 	e, err := newEar(&o)
 	if err != nil {

@@ -129,14 +129,17 @@ func cpu(b testing.TB, p *process) time.Duration {
 }
 
 // resident is VmRSS in megabytes (10^6).
-func resident(b testing.TB, p *process) float64 {
+func resident(b testing.TB, p *process) float64 { b.Helper(); return status(b, p, "VmRSS:") }
+
+// status is one of the figures of memory in proc_pid_status(5), in megabytes (10^6).
+func status(b testing.TB, p *process, name string) float64 {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid()))
 	if err != nil {
 		b.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmRSS:" {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == name {
 			kib, err := strconv.ParseFloat(f[1], 64)
 			if err != nil {
 				b.Fatal(err)
@@ -144,6 +147,6 @@ func resident(b testing.TB, p *process) float64 {
 			return kib * 1024 / 1e6
 		}
 	}
-	b.Fatalf("%s has no VmRSS", p.name)
+	b.Fatalf("%s has no %s", p.name, name)
 	return 0
 }

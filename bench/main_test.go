@@ -55,6 +55,8 @@ func play(part string, args []string) int {
 		return dial(args, words)
 	case "dns":
 		return answer(args, words)
+	case "crowd":
+		return gather(args, words)
 	case "spinner":
 		return spin(words)
 	}

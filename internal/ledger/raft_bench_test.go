@@ -79,6 +79,46 @@ func BenchmarkFailOver(b *testing.B) {
 	}
 }
 
+// BenchmarkFailOverFar is the same with voters and agents 50 ms (round trip) from
+// each other, and a leader that is cut off from all without a word. The way is
+// delayed in this process, which holds the voters, too.
+func BenchmarkFailOverFar(b *testing.B) {
+	c := newCluster(b, nil, "ams", "fra", "lon")
+	c.wires.far = 25 * time.Millisecond
+	c.init()
+	cl := c.client("fra", nil)
+	var took []time.Duration
+	state := steadycast.Healthy
+	for b.Loop() {
+		b.StopTimer()
+		lead := c.leader().opts.Node
+		c.agree()
+		permits(b, cl, state)
+		state = steadycast.Suspect + steadycast.Healthy - state
+		others := []string{cl.opts.Node}
+		for _, p := range c.peers {
+			others = append(others, p.Node)
+		}
+		silence := func(yes bool) {
+			for _, x := range others {
+				if x != lead {
+					c.wires.cut(lead, x, yes)
+					c.wires.cut(x, lead, yes)
+				}
+			}
+		}
+		silence(true)
+		b.StartTimer()
+		took = append(took, permits(b, cl, state))
+		b.StopTimer()
+		silence(false)
+		b.StartTimer()
+	}
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2].Seconds(), "p50_s")
+	b.ReportMetric(took[len(took)-1].Seconds(), "max_s")
+}
+
 // BenchmarkWatchers is what one entry costs a voter that 300 agents watch, at a
 // table of 300 sites and 20 services each.
 func BenchmarkWatchers(b *testing.B) {

@@ -48,7 +48,7 @@ process restarts the speaker too, and that moves routes.
 			var children []role.Child
 			for _, name := range inOrder(cfg.Node.Roles) {
 				children = append(children, role.Child{Name: name, Args: append([]string{name}, given...),
-					Patience: cfg.Node.Stop.Timeout + stopMargin})
+					Patience: cfg.Node.Stop.Timeout + stopMargin, Keeps: name == "dns"})
 			}
 			err = role.Run(cmd.Context(), role.Spec{Name: "run", Logger: log}, func(ctx context.Context, p *role.Process) error {
 				return role.Supervise(ctx, p, role.Supervision{Children: children, Logger: log})

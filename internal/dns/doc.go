@@ -18,6 +18,6 @@
 //   - Without a ledger it answers on from what it knew last, and says that it is stale.
 //   - Its health is that of its own answers. No application, and no loss of the
 //     ledger, makes it say that it is down.
-//   - Replaced by a process of another version under a service manager that keeps
-//     its sockets, it loses no question.
+//   - Replaced by a process of another version under a service manager, or under
+//     steadycast run, which keep its sockets, it loses no question.
 package dns

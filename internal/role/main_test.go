@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 		childLog(os.Args[2])
 	case "supervise":
 		childSupervise(os.Args[2])
+	case "shelf":
+		childShelf(os.Args[2], os.Args[3])
+	case "keeper":
+		childKeeper(os.Args[2], os.Args[3])
 	case "ward":
 		childWard(os.Args[2], os.Args[3])
 	}

@@ -22,7 +22,10 @@ const (
 )
 
 // kept are the files that this process was started with, by name; they are read once.
-var kept = sync.OnceValue(activation.FilesWithNames)
+var kept = sync.OnceValue(func() map[string][]*os.File {
+	supervisor()
+	return activation.FilesWithNames()
+})
 
 // Kept are the files that the service manager kept under a name for this process,
 // in no certain order. They are the caller's, and there for the first call only.
@@ -74,6 +77,12 @@ func numbers(files []*os.File) ([]int, error) {
 }
 
 func store(state string, fds []int) error {
+	if s := supervisor(); s >= 0 {
+		if err := unix.Sendmsg(s, []byte(state), rightsOf(fds), nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT); err != nil {
+			return fmt.Errorf("telling the supervisor: %w", err)
+		}
+		return nil
+	}
 	at := os.Getenv("NOTIFY_SOCKET")
 	if at == "" {
 		return nil
@@ -87,12 +96,15 @@ func store(state string, fds []int) error {
 	if err := unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &patience); err != nil {
 		return err
 	}
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
-	}
-	if err := unix.Sendmsg(s, []byte(state), rights, &unix.SockaddrUnix{Name: at}, unix.MSG_NOSIGNAL); err != nil {
+	if err := unix.Sendmsg(s, []byte(state), rightsOf(fds), &unix.SockaddrUnix{Name: at}, unix.MSG_NOSIGNAL); err != nil {
 		return fmt.Errorf("telling the service manager: %w", err)
 	}
 	return nil
+}
+
+func rightsOf(fds []int) []byte {
+	if len(fds) == 0 {
+		return nil
+	}
+	return unix.UnixRights(fds...)
 }

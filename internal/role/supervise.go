@@ -26,6 +26,8 @@ type Child struct {
 	// Orphaned is the signal the kernel sends it when its parent is gone;
 	// default SIGTERM, so that it ends in order.
 	Orphaned syscall.Signal
+	// Keeps: its open files can be kept over a restart ([Process.Keep]).
+	Keeps bool
 }
 
 // Supervision is what Supervise needs to know.
@@ -143,6 +145,7 @@ type ward struct {
 	stopOnce sync.Once
 	stopping chan struct{}
 	ended    chan struct{} // closed when run is over
+	shelf    *shelf        // nil for none; run's own
 
 	mu   sync.Mutex
 	proc *os.Process // nil while none runs
@@ -155,6 +158,15 @@ func (w *ward) run(hopeless chan<- *ExitError) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	log := w.s.Logger.With("child", w.Name)
+	if w.Keeps {
+		s, err := newShelf()
+		if err != nil {
+			log.Warn("nothing can be kept for this child over a restart", "err", err)
+		} else {
+			w.shelf = s
+			defer s.close()
+		}
+	}
 	first := true
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		began := time.Now()
@@ -190,8 +202,14 @@ func (w *ward) once(log *slog.Logger) error {
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	// The service manager watches this process alone; a child's word to it would be dropped.
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		return hasKey(kv, "NOTIFY_SOCKET") || hasKey(kv, "WATCHDOG_USEC") || hasKey(kv, "WATCHDOG_PID")
+		return hasKey(kv, "NOTIFY_SOCKET") || hasKey(kv, "WATCHDOG_USEC") || hasKey(kv, "WATCHDOG_PID") ||
+			hasKey(kv, "LISTEN_FDS") || hasKey(kv, "LISTEN_PID") || hasKey(kv, "LISTEN_FDNAMES") || hasKey(kv, storeFD)
 	}), w.s.Env...)
+	if w.shelf != nil {
+		var env []string
+		cmd.ExtraFiles, env = w.shelf.give()
+		cmd.Env = append(cmd.Env, env...)
+	}
 	// A group of its own: ctrl-C on a terminal reaches this process only, which
 	// then stops the children in their order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: w.Orphaned}

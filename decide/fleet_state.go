@@ -215,6 +215,15 @@ func (s *state) within(at Time, window time.Duration) bool {
 // wait turns a span of ledger time into the duration people read.
 func wait(t Time) time.Duration { return time.Duration(max(t, 0)) * time.Millisecond }
 
+// past is how long ago something was, as people read it: whole seconds from one
+// second on, and never more than it was.
+func past(t Time) time.Duration {
+	if t >= 1000 {
+		t -= t % 1000
+	}
+	return wait(t)
+}
+
 // unit finds a unit; nil if the table has none such.
 func (s *state) unit(site string, p netip.Prefix) *unitState {
 	if i, ok := s.unitAt(steadycast.Unit{Site: site, Prefix: p}); ok {

@@ -33,7 +33,7 @@ func (q *asking) breakerGuard() verdictOf {
 	default:
 		return refuses(0, "steadycast thaw "+p.String()+", or order this one unit",
 			"tripped %s ago: %s; it clears after %s under %d%%",
-			wait(q.LT-f.Since), f.Reason, q.Table.Guards.BreakerClear, q.Table.Guards.BreakerClearPct)
+			past(q.LT-f.Since), f.Reason, q.Table.Guards.BreakerClear, q.Table.Guards.BreakerClearPct)
 	}
 }
 

@@ -12,18 +12,18 @@ func (q *asking) cooldownGuard() verdictOf {
 	case u.Cool == never:
 		return pass("automation has not changed it yet; cooldown %s", cooldown)
 	case left == 0:
-		return pass("last change %s ago; cooldown %s", wait(q.LT-u.Cool), cooldown)
+		return pass("last change %s ago; cooldown %s", past(q.LT-u.Cool), cooldown)
 	case u.Phase == steadycast.Returning || q.restoring():
-		return pass("last change %s ago; cooldown %s does not bind a unit that is returning or never left", wait(q.LT-u.Cool), cooldown)
+		return pass("last change %s ago; cooldown %s does not bind a unit that is returning or never left", past(q.LT-u.Cool), cooldown)
 	case returning && q.pardoned() != noPardon:
-		return pass("last change %s ago; cooldown %s spared by a person", wait(q.LT-u.Cool), cooldown)
+		return pass("last change %s ago; cooldown %s spared by a person", past(q.LT-u.Cool), cooldown)
 	case returning && q.underFloor():
-		return pass("last change %s ago; cooldown %s waived while too few announce healthily", wait(q.LT-u.Cool), cooldown)
+		return pass("last change %s ago; cooldown %s waived while too few announce healthily", past(q.LT-u.Cool), cooldown)
 	case returning:
 		return refuses(soon(left), "steadycast announce "+u.Unit.String(),
-			"last change %s ago; cooldown %s", wait(q.LT-u.Cool), cooldown)
+			"last change %s ago; cooldown %s", past(q.LT-u.Cool), cooldown)
 	default:
 		return refuses(left, "steadycast withdraw "+u.Unit.String(),
-			"last change %s ago; cooldown %s", wait(q.LT-u.Cool), cooldown)
+			"last change %s ago; cooldown %s", past(q.LT-u.Cool), cooldown)
 	}
 }

@@ -17,7 +17,7 @@ func (q *asking) freezeGuard() verdictOf {
 			return pass("%s froze %s, but the unit is announced by order", f.Actor, f.Scope)
 		}
 		return refuses(0, fmt.Sprintf("steadycast thaw%s, or order this one unit", f.Scope.args()),
-			"%s froze %s %s ago: %s", f.Actor, f.Scope, wait(q.LT-f.Since), f.Reason)
+			"%s froze %s %s ago: %s", f.Actor, f.Scope, past(q.LT-f.Since), f.Reason)
 	}
 	return pass("no person froze it")
 }

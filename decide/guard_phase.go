@@ -17,7 +17,7 @@ func (q *asking) phaseGuard() verdictOf {
 		// Re-enterable: an answer may have been lost, or the agent restarted.
 		return pass("returning; it may be asked for again")
 	case u.Phase == steadycast.Out:
-		return refuses(0, "", "out since %s: it does not announce", wait(q.LT-u.Changed))
+		return refuses(0, "", "out since %s: it does not announce", past(q.LT-u.Changed))
 	case u.Phase == steadycast.Returning:
 		return pass("returning and not counted yet; it may turn round")
 	default:

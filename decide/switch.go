@@ -173,11 +173,11 @@ func (m *moving) ask() {
 	case !ok:
 		say(cooldownGuard, pass("its path was not changed yet; cooldown %s", g.Cooldown))
 	case age >= lt(g.Cooldown):
-		say(cooldownGuard, pass("last change %s ago; cooldown %s", wait(age), g.Cooldown))
+		say(cooldownGuard, pass("last change %s ago; cooldown %s", past(age), g.Cooldown))
 	case m.away && !x.ByHand:
-		say(cooldownGuard, pass("last change %s ago; cooldown %s does not bind a site whose path fails, but after a person's word", wait(age), g.Cooldown))
+		say(cooldownGuard, pass("last change %s ago; cooldown %s does not bind a site whose path fails, but after a person's word", past(age), g.Cooldown))
 	default:
-		say(cooldownGuard, refuses(lt(g.Cooldown)-age, "steadycast "+by, "last change %s ago; cooldown %s", wait(age), g.Cooldown))
+		say(cooldownGuard, refuses(lt(g.Cooldown)-age, "steadycast "+by, "last change %s ago; cooldown %s", past(age), g.Cooldown))
 	}
 	say(capacityGuard, m.room())
 	say(siteBudget, m.budget(x))
@@ -198,7 +198,7 @@ func (m *moving) frozen() verdictOf {
 		if f.Scope.Site != "" && f.Scope.Site != m.Site || f.Scope.Prefix.IsValid() && m.unit(m.Site, f.Scope.Prefix) == nil {
 			continue
 		}
-		return refuses(0, "steadycast "+m.order().String(), "%s froze %s %s ago: %s", cmp.Or(f.Actor, "the breaker"), f.Scope, wait(m.LT-f.Since), f.Reason)
+		return refuses(0, "steadycast "+m.order().String(), "%s froze %s %s ago: %s", cmp.Or(f.Actor, "the breaker"), f.Scope, past(m.LT-f.Since), f.Reason)
 	}
 	return pass("nobody froze it")
 }

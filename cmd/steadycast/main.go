@@ -143,7 +143,11 @@ func (c *cli) explainUsage(root *cobra.Command, args []string, err error) error 
 	if cmd == nil {
 		cmd = root
 	}
-	return fmt.Errorf("%s. Next: %s --help", strings.TrimSuffix(err.Error(), "."), cmd.CommandPath())
+	text := strings.TrimSuffix(err.Error(), ".")
+	if strings.Contains(text, "arg(s)") { // counts alone do not say which
+		text += ". Write: " + cmd.UseLine()
+	}
+	return fmt.Errorf("%s. Next: %s --help", text, cmd.CommandPath())
 }
 
 // cost is what passing a guard means, without the command that does it: that

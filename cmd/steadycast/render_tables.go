@@ -279,7 +279,7 @@ func eventText(s style, e *steadycast.Event) (head, text string) {
 	if e.Guard != "" {
 		what = append(what, "by "+e.Guard)
 	}
-	if e.Actor != "" {
+	if e.Actor != "" && e.Actor != e.Guard { // a guard that acts is both
 		what = append(what, "by "+e.Actor)
 	}
 	told := strings.Join(what, " ")

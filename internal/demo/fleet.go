@@ -94,7 +94,8 @@ type fleet struct {
 	pen      *pki.Pen // whose orders the ledger takes
 	backend  *agent.Backend
 	client   *client
-	dns      *zone // nil when it answers nowhere
+	dns      *zone  // nil when it answers nowhere
+	nameless string // why it does not, although it would
 	writer   *writer
 }
 
@@ -620,6 +621,9 @@ func (f *fleet) welcome() {
 	}
 	if f.dns != nil {
 		asking += fmt.Sprintf("\n  dig @%v -p %d %s.%s +short          which sites clients are sent to\n  %s dns resolve %s.%s          and why\n", f.o.DNS.Addr(), f.o.DNS.Port(), demoName, demoZone, at, demoName, demoZone)
+	}
+	if f.nameless != "" {
+		asking += "\n  " + f.nameless + "\n"
 	}
 	fmt.Fprintf(f.o.Out, `
 %s. In another terminal:

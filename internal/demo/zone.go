@@ -77,10 +77,14 @@ func (f *fleet) name(ctx context.Context, running *sync.WaitGroup) error {
 	}
 	server, err := dnsfallback.Listen(dnsfallback.Settings{Listen: []netip.AddrPort{f.o.DNS}, Workers: 1, Identity: "demo"}, nil)
 	if err != nil {
-		if f.o.DNSIfFree && errors.Is(err, syscall.EADDRINUSE) {
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return err
+		}
+		f.nameless = fmt.Sprintf("no names are answered: another program has %v; choose an address with --dns, as --dns %v", f.o.DNS, netip.AddrPortFrom(f.o.DNS.Addr(), f.o.DNS.Port()^1))
+		if f.o.DNSIfFree {
 			return nil
 		}
-		return err
+		return errors.New(f.nameless)
 	}
 	n := &zone{server: server, policy: policy, ledger: f.ledger(), program: f.o.Version.Version, began: time.Now()}
 	changed, cancel := n.ledger.Watch()

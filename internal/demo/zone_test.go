@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,5 +73,32 @@ func TestZone(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Where another program answers already, a demo that was asked to answer there says
+// how to choose another address; one that was not goes on without names, and says so.
+func TestAddressOfNamesTaken(t *testing.T) {
+	at := loopback.Own(t)
+	taken, err := net.ListenPacket("udp", at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, ifFree := range []bool{true, false} {
+		said := ""
+		o := Options{Sites: 1, Socket: filepath.Join(t.TempDir(), "d.sock"), JSON: true, Out: io.Discard, DNS: at, DNSIfFree: ifFree}
+		err := with(t.Context(), o, func(_ context.Context, f *fleet) error { said = f.nameless; return nil })
+		if !ifFree {
+			said = fmt.Sprint(err)
+		}
+		for _, want := range []string{"no names are answered: another program has " + at.String(), "--dns"} {
+			if !strings.Contains(said, want) {
+				t.Errorf("if free %v: it says %q (%v), not %q", ifFree, said, err, want)
+			}
+		}
+		if ifFree && err != nil {
+			t.Errorf("it was not asked to answer there, and ended: %v", err)
+		}
 	}
 }

@@ -91,7 +91,6 @@ type stage struct {
 	passes []Passing         // and what it heard pass
 	loads  []Load
 	last   []Answer
-	copy   []byte   // of the machine, as it was
 	as     *signing // who signs what follows, if anybody
 	sent   Entry    // what was signed last
 	fleet  *Charter // for the genesis

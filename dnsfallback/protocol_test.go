@@ -190,10 +190,23 @@ func TestEDNS(t *testing.T) {
 	if o, ok := optionOf[*dns.EDNS0_NSID](m); !ok || o.Nsid != hex.EncodeToString([]byte("fra-1")) {
 		t.Errorf("NSID:\n%v", m)
 	}
-	// The reason of a refusal (RFC 8914).
-	m = respond(t, newResponder(nil, nil), table, question(t, "example.org", "A", edns), false)
-	if o, ok := optionOf[*dns.EDNS0_EDE](m); !ok || o.InfoCode != dns.ExtendedErrorCodeNotAuthoritative {
-		t.Errorf("EDE of another zone:\n%v", m)
+	// The reason of a refusal (RFC 8914), and none where there is nothing to explain.
+	for _, c := range []struct {
+		name, typ string
+		class     uint16
+		code      int // -1: none
+	}{
+		{"example.org", "A", dns.ClassINET, int(dns.ExtendedErrorCodeNotAuthoritative)},
+		{"example.com", "AXFR", dns.ClassINET, int(dns.ExtendedErrorCodeProhibited)},
+		{"example.com", "IXFR", dns.ClassINET, int(dns.ExtendedErrorCodeProhibited)},
+		{"version.bind", "TXT", dns.ClassCHAOS, int(dns.ExtendedErrorCodeNotSupported)},
+		{"www.example.com", "A", dns.ClassINET, -1},
+		{"no.example.com", "A", dns.ClassINET, -1},
+	} {
+		m = respond(t, newResponder(nil, nil), table, question(t, c.name, c.typ, edns, func(m *dns.Msg) { m.Question[0].Qclass = c.class }), false)
+		if o, ok := optionOf[*dns.EDNS0_EDE](m); ok != (c.code >= 0) || ok && int(o.InfoCode) != c.code {
+			t.Errorf("EDE of %s %s:\n%v", c.name, c.typ, m)
+		}
 	}
 	// The timeout of a connection, over a connection (RFC 7828).
 	alive := question(t, "www.example.com", "A", withOption(&dns.EDNS0_TCP_KEEPALIVE{Code: dns.EDNS0TCPKEEPALIVE}))
@@ -317,6 +330,23 @@ func TestCookies(t *testing.T) {
 			t.Errorf("%s: a new cookie %v", c.name, got)
 		}
 	}
+	// Whoever saw another's cookie has none: it is of the client's address and its half.
+	for _, c := range []struct{ name, cookie, from string }{
+		{"another address", given, "203.0.113.8:5353"},
+		{"another family", given, "[2001:db8::7]:5353"},
+		{"another client's half", "ff" + given[2:], client.String()},
+		{"another version", mine + "02" + given[18:], client.String()},
+		{"other reserved octets", given[:18] + "000001" + given[24:], client.String()},
+		{"another time", given[:31] + "1" + given[32:], client.String()},
+		{"another hash", given[:32] + given[40:] + given[32:40], client.String()},
+		{"a longer one", given + "00", client.String()},
+	} {
+		a := newResponder(Secrets{secret}, nil)
+		a.respond(nil, question(t, "www.example.com", "A", withOption(&dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: c.cookie})), table, netip.MustParseAddrPort(c.from), moment{unix: now}, false)
+		if a.tally.cookieGood.Load() != 0 || a.tally.cookieBad.Load() != 1 {
+			t.Errorf("%s: the cookie is taken", c.name)
+		}
+	}
 	// The time of a cookie is a serial number, which goes on from 2^32 to 0 (RFC 9018 §4.3).
 	m, _ = ask(Secrets{secret}, mine, 1<<32-10)
 	if _, a := ask(Secrets{secret}, cookie(m), 100); a.tally.cookieGood.Load() != 1 {
@@ -432,6 +462,51 @@ func TestRateLimit(t *testing.T) {
 		}
 		if out := a.respond(nil, packet, table, client, moment{ms: 200}, false); len(out) == 0 || out[2]&2 != 0 {
 			t.Errorf("%s: time does not fill the bucket", name)
+		}
+	}
+	// IPv6 is bounded by the /56, and one of so many answers over the limit is empty.
+	for slip, want := range map[uint32]int{0: 0, 1: 90, 2: 45, 3: 30, 100: 0} {
+		a, answered, empty := newResponder(nil, newLimiter(10, slip, [2]uint64{1, 2})), 0, 0
+		from := netip.MustParsePrefix("2001:db8:1:100::/56").Addr().As16()
+		for i := range 100 {
+			from[7], from[15] = byte(i), byte(7*i)
+			out := a.respond(nil, question(t, "www.example.com", "A"), table, netip.AddrPortFrom(netip.AddrFrom16(from), 53), moment{}, false)
+			switch {
+			case len(out) > 0 && out[2]&2 != 0:
+				empty++
+			case len(out) > 0:
+				answered++
+			}
+		}
+		if answered != 10 || empty != want {
+			t.Errorf("slip %d: %d answers, %d empty; want 10, %d", slip, answered, empty, want)
+		}
+		if m := respond(t, a, table, question(t, "www.example.com", "A"), false); m == nil || m.Truncated {
+			t.Errorf("slip %d: another network is bounded too", slip)
+		}
+		from[6]++
+		if out := a.respond(nil, question(t, "www.example.com", "A"), table, netip.AddrPortFrom(netip.AddrFrom16(from), 53), moment{}, false); len(out) == 0 || out[2]&2 != 0 {
+			t.Errorf("slip %d: another /56 is bounded too", slip)
+		}
+	}
+	// A refusal that is not sent is not counted as one that is; one that is, is no longer than what came.
+	for name, p := range map[string][]byte{
+		"two questions":   append(bytes.Clone(question(t, "www.example.com", "A")[:4]), append([]byte{0, 2}, question(t, "www.example.com", "A")[6:]...)...),
+		"opcode":          {18, 103, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+		"header":          {18, 103, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+		"EDNS version":    question(t, "www.example.com", "A", func(m *dns.Msg) { m.SetEdns0(4096, false); m.IsEdns0().SetVersion(1) }),
+		"an option short": with(question(t, "www.example.com", "A"), 0, 1, []byte{0, 0, 41, 4, 0, 0, 0, 0, 0, 0, 3, 0, 3, 0}),
+	} {
+		a, got := newResponder(nil, newLimiter(10, 2, [2]uint64{1, 2})), 0
+		for range 100 {
+			if out := a.respond(nil, p, table, client, moment{}, false); len(out) > 0 {
+				if got++; len(out) > len(p) {
+					t.Errorf("%s: %d octets for %d", name, len(out), len(p))
+				}
+			}
+		}
+		if passed := 10 + int(a.tally.slipped.Load()); got != passed || a.tally.limited.Load()+a.tally.slipped.Load() != 90 {
+			t.Errorf("%s: %d are answered, and counted are %d and %d dropped", name, got, passed, a.tally.limited.Load())
 		}
 	}
 	// A cookie.

@@ -118,11 +118,7 @@ func (a *responder) answer(dst, packet []byte, t *Table, from netip.AddrPort, no
 		limit = dns.MaxMsgSize
 	}
 	if v != readOK {
-		r := refusal(v)
-		if a.over(from, r, now) != pass {
-			return dst
-		}
-		return a.send(dst, r, limit, stream)
+		return a.bounded(dst, refusal(v), limit, from, now, stream)
 	}
 	r, known := empty, false
 	if q.hasCookie {
@@ -147,14 +143,21 @@ func (a *responder) answer(dst, packet []byte, t *Table, from netip.AddrPort, no
 		x.scope = a.choose.scope
 	}
 	x.ede = r.ede
-	if !known {
-		switch a.over(from, r, now) {
-		case drop:
-			return dst
-		case slip:
-			a.x = extras{}
-			return q.compose(dst, r, x, 0)
-		}
+	if known {
+		return a.send(dst, r, limit, stream)
+	}
+	return a.bounded(dst, r, limit, from, now, stream)
+}
+
+// bounded sends as much of r as the limiter lets go to a source that may be
+// forged: all, nothing, or what is no longer than the question.
+func (a *responder) bounded(dst []byte, r *reply, limit int, from netip.AddrPort, now moment, stream bool) []byte {
+	switch a.over(from, r, now) {
+	case drop:
+		return dst
+	case slip:
+		a.x = extras{}
+		return a.q.compose(dst, r, &a.x, 0)
 	}
 	return a.send(dst, r, limit, stream)
 }

@@ -70,17 +70,31 @@ func more(t testing.TB, asked *atomic.Uint64, n uint64) {
 
 func exchange(t testing.TB, network string, at netip.AddrPort, packet []byte) *dns.Msg {
 	t.Helper()
-	c, err := net.Dial(network, at.String()) // connected: an answer from elsewhere does not arrive
+	return exchangeFrom(t, network, netip.Addr{}, at, packet)
+}
+
+// exchangeFrom asks from one of the host's addresses, or from any if it is none.
+func exchangeFrom(t testing.TB, network string, from netip.Addr, at netip.AddrPort, packet []byte) *dns.Msg {
+	t.Helper()
+	var d net.Dialer
+	switch near := netip.AddrPortFrom(from, 0); {
+	case !from.IsValid():
+	case network == "udp":
+		d.LocalAddr = net.UDPAddrFromAddrPort(near)
+	default:
+		d.LocalAddr = net.TCPAddrFromAddrPort(near)
+	}
+	c, err := d.Dial(network, at.String()) // connected: an answer from elsewhere does not arrive
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(patience))
-	d := &dns.Conn{Conn: c, UDPSize: 4096}
-	if _, err := d.Write(packet); err != nil {
+	stream := &dns.Conn{Conn: c, UDPSize: 4096}
+	if _, err := stream.Write(packet); err != nil {
 		t.Fatal(err)
 	}
-	m, err := d.ReadMsg()
+	m, err := stream.ReadMsg()
 	if err != nil {
 		t.Fatalf("%s at %v: %v", network, at, err)
 	}

@@ -1,6 +1,7 @@
 package dnsfallback
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -80,6 +81,76 @@ func TestTopology(t *testing.T) {
 	}
 	e, err := k.table.Explain("www.example.com", "A", netip.MustParsePrefix("10.8.9.0/24"))
 	golden(t, "explain.txt", fmt.Sprintf("%v\n%s\n%s\n%v\n%s\n", err, strings.Join(e.Branch, "\n"), strings.Join(e.Records, "\n"), e.Network, e.Rcode))
+}
+
+// TestSubnetsThatSayNothing: a client subnet of no length, of a network that is not
+// routed, or of no family leaves the place to the resolver's own address, and comes
+// back as it was with scope 0; one that says something comes back with nothing
+// changed but the scope (RFC 7871 §7.2.1); none was asked, none comes.
+func TestSubnetsThatSayNothing(t *testing.T) {
+	m, err := readNetworks([]byte("10.1.0.0/16 fra\n10.2.0.0/16 ams\n127.0.0.0/8 fra\n169.254.0.0/16 fra\n224.0.0.0/4 fra\nfe80::/10 fra\n::/96 fra\n2001:db8::/32 fra\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := sites("fra", "ams")
+	members[0].Serves, members[1].Serves = []string{"region:fra"}, []string{"region:ams"}
+	p := steeredPolicy(t, Choice{Service: "web", Methods: []string{"topology", "priority"}, Members: members})
+	table := p.Table(1, &Maps{all: []*Map{m}}, state(""))
+	for _, c := range []struct {
+		name   string
+		option []byte
+		want   byte // the member; the resolver is at ams, 2
+		says   bool
+	}{
+		{"none", nil, 2, false},
+		{"/0", []byte{0, 1, 0, 0}, 2, false},
+		{"/0 of IPv6", []byte{0, 2, 0, 0}, 2, false},
+		{"no family", []byte{0, 0, 0, 0}, 2, false},
+		{"loopback", []byte{0, 1, 8, 0, 127}, 2, false},
+		{"link-local", []byte{0, 1, 16, 0, 169, 254}, 2, false},
+		{"multicast", []byte{0, 1, 4, 0, 224}, 2, false},
+		{"link-local IPv6", []byte{0, 2, 10, 0, 0xFE, 0x80}, 2, false},
+		{"IPv4 inside IPv6", append(append([]byte{0, 2, 120, 0}, make([]byte, 10)...), 0xFF, 0xFF, 10, 1, 0), 2, false},
+		{"IPv4", []byte{0, 1, 24, 0, 10, 1, 7}, 1, true},
+		{"IPv4, the whole of it", []byte{0, 1, 32, 0, 10, 1, 7, 9}, 1, true},
+		{"IPv6", []byte{0, 2, 56, 0, 0x20, 0x01, 0x0d, 0xb8, 0, 0, 1}, 1, true},
+	} {
+		packet := question(t, "www.example.com", "A", func(m *dns.Msg) { m.SetEdns0(1232, false) })
+		if c.option != nil {
+			option := append([]byte{0, 8, 0, byte(len(c.option))}, c.option...)
+			packet = append(packet[:len(packet)-2], 0, byte(len(option)))
+			packet = append(packet, option...)
+		}
+		out := newResponder(nil, nil).respond(nil, packet, table, netip.MustParseAddrPort("10.2.0.1:53"), moment{}, false)
+		var got dns.Msg
+		if err := got.Unpack(out); err != nil || len(got.Answer) != 1 {
+			t.Fatalf("%s: %v\n%v", c.name, err, &got)
+		}
+		if a := got.Answer[0].(*dns.A).A.To4(); a[3] != c.want {
+			t.Errorf("%s: %v; want member %d", c.name, a, c.want)
+		}
+		if c.option == nil {
+			if len(got.IsEdns0().Option) > 0 {
+				t.Errorf("%s: options come back:\n%v", c.name, &got)
+			}
+			continue
+		}
+		back := out[len(out)-len(c.option):]
+		if scope := back[3]; (scope > 0) != c.says {
+			t.Errorf("%s: scope %d", c.name, scope)
+		}
+		back[3] = 0
+		if !bytes.Equal(back, c.option) {
+			t.Errorf("%s: %x comes back as %x", c.name, c.option, back)
+		}
+	}
+	// What exists does not depend on where one asks: ANY, and types that the name lacks.
+	k := newAsker(t, table)
+	for typ, want := range map[string]string{"ANY": "\"RFC8482\" \"\"", "MX": "", "HTTPS": "", "TXT": "\"beside\""} {
+		if got, scope, m := k.once("www.example.com", typ, "10.1.7.0/24"); got != want || scope != 0 || m.Rcode != dns.RcodeSuccess || (got == "") != (len(m.Ns) == 1) {
+			t.Errorf("%s: %q with scope %d\n%v", typ, got, scope, m)
+		}
+	}
 }
 
 // TestNearest: by the great circle.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 )
@@ -251,6 +252,26 @@ func TestCaseIsTheAskers(t *testing.T) {
 	m := ask(t, table, question(t, `\196www.example.com.`, "A"), 4096)
 	if m.Rcode != dns.RcodeNameError {
 		t.Errorf("a name with a strange octet is found:\n%s", m)
+	}
+}
+
+// TestTimeOfAbsence: an absence is kept for the lesser of the SOA's TTL and its
+// MINIMUM, whichever that is; the SOA asked for has its own TTL (RFC 2308 §3, §5).
+func TestTimeOfAbsence(t *testing.T) {
+	for _, c := range []struct{ ttl, minimum, want time.Duration }{
+		{time.Hour, time.Minute, time.Minute}, {20 * time.Second, time.Hour, 20 * time.Second}, {time.Minute, time.Minute, time.Minute},
+	} {
+		z := Zone{Name: "example.com", NS: []string{"ns.example.net."}, SOA: SOA{TTL: c.ttl, Minimum: c.minimum}, Records: []string{"a.b A 192.0.2.1", "gone CNAME no"}}
+		table := mustPolicy(t, []Zone{z}).Table(1, nil, FleetState{})
+		for _, q := range [][2]string{{"no.example.com", "A"}, {"a.b.example.com", "AAAA"}, {"b.example.com", "A"}, {"gone.example.com", "A"}} {
+			m := ask(t, table, question(t, q[0], q[1]), 4096)
+			if len(m.Ns) != 1 || m.Ns[0].Header().Ttl != uint32(c.want.Seconds()) || m.Ns[0].(*dns.SOA).Minttl != uint32(c.minimum.Seconds()) {
+				t.Errorf("TTL %v, MINIMUM %v: %s", c.ttl, c.minimum, show(m))
+			}
+		}
+		if m := ask(t, table, question(t, "example.com", "SOA"), 4096); len(m.Answer) != 1 || m.Answer[0].Header().Ttl != uint32(c.ttl.Seconds()) {
+			t.Errorf("TTL %v: %s", c.ttl, show(m))
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package dns
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	mdns "github.com/miekg/dns"
@@ -142,6 +144,71 @@ func TestAnswersFollowTheLedger(t *testing.T) {
 	if _, err := r.keeper.at(t.Context(), 9); err == nil {
 		t.Error("a revision that nobody remembers is answered by")
 	}
+}
+
+// A storm of changes makes a bounded number of tables, and the last of them is of
+// the last change; one change alone does not wait for others.
+func TestStormIsGathered(t *testing.T) {
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	at := loopback.Own(t)
+	synctest.Test(t, func(t *testing.T) {
+		source := newSource()
+		k := &keeper{node: config.Node{Fleet: "edge", Node: "fra-1", DNS: config.DNS{StaleAfter: time.Minute}}, source: source, log: log,
+			beat: beat, freshFor: freshFor, memory: &memory{path: filepath.Join(dir, "dns-view.json"), fleet: "edge", log: log}}
+		k.serve = func(first *dnsfallback.Table) (*dnsfallback.Server, error) {
+			s, err := dnsfallback.Listen(dnsfallback.Settings{Listen: []netip.AddrPort{at}, Workers: 1}, nil)
+			if err != nil {
+				return nil, err
+			}
+			return s, s.Set(first)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { k.run(ctx, func() {}, nil) })
+		tables := map[uint64]bool{}
+		note := func() (position string) {
+			synctest.Wait()
+			s, _, _ := k.show()
+			if s.Table != nil {
+				tables[s.Table.Version()] = true
+			}
+			return s.Position
+		}
+		source.commit(view(t, 1, table))
+		time.Sleep(gather)
+		if got := note(); got != "1.1" {
+			t.Errorf("the first table is of %q", got)
+		}
+		time.Sleep(time.Second)
+		source.commit(view(t, 2, table))
+		if got := note(); got != "1.2" {
+			t.Errorf("a change alone waits: %q", got)
+		}
+		time.Sleep(time.Second)
+		note()
+		clear(tables)
+		const changes, each = 1000, time.Millisecond
+		for i := range uint64(changes) {
+			source.commit(view(t, 3+i, table, []string{"fra", "ams"}[i%2]))
+			note()
+			time.Sleep(each)
+		}
+		if most := int(changes*each/gather) + 1; len(tables) > most+1 || len(tables) < most/2 {
+			t.Errorf("%d tables of %d changes within %v; want about %d", len(tables), changes, changes*each, most)
+		}
+		time.Sleep(gather)
+		if got, want := note(), fmt.Sprintf("1.%d", 2+changes); got != want {
+			t.Errorf("the last table is of %s; want %s", got, want)
+		}
+		cancel()
+		running.Wait()
+		_, server, _ := k.show()
+		ctx, cancel = context.WithCancel(t.Context())
+		cancel()
+		if err := server.Serve(ctx); err != nil { // closes what it listens at
+			t.Error(err)
+		}
+	})
 }
 
 // What cannot be read, in whatever way, leaves the table before in use and is said.

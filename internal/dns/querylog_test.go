@@ -2,6 +2,7 @@ package dns
 
 import (
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -57,4 +58,34 @@ func TestQueryLogNeverHoldsWorkers(t *testing.T) {
 	}()
 	<-through
 	q.close()
+}
+
+// What a line of the log says, and how many there are in a second at most: those
+// beyond are left out, and the next second has its own.
+func TestQueryLogLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "queries")
+	q, err := openQueryLog(config.QueryLog{File: path, Sample: 1, PerSecond: 3}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, second := range []int64{100, 100, 100, 100, 100, 101} {
+		q.take(dnsfallback.Sample{
+			At: time.Unix(second, 500_000_000), Client: netip.MustParseAddrPort("203.0.113.7:5353"), Transport: "udp",
+			Name: "www.example.com", Type: "A", Rcode: "NOERROR", Version: 42, Branch: []string{"ratio gives fra"},
+			Question: make([]byte, 33), Answer: make([]byte, 49),
+		})
+	}
+	q.take(dnsfallback.Sample{At: time.Unix(101, 0), Client: netip.MustParseAddrPort("[2001:db8::7]:53"), Transport: "tcp", Name: "x", Type: "TYPE9", Question: make([]byte, 12)})
+	q.close()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const line = `,"client":"203.0.113.7","transport":"udp","name":"www.example.com","type":"A","rcode":"NOERROR","asked_octets":33,"answered_octets":49,"table":42,"branch":["ratio gives fra"]}` + "\n"
+	const early = `{"at":"1970-01-01T00:01:40.5Z"` + line
+	want := early + early + early + `{"at":"1970-01-01T00:01:41.5Z"` + line +
+		`{"at":"1970-01-01T00:01:41Z","client":"2001:db8::7","transport":"tcp","name":"x","type":"TYPE9","asked_octets":12,"answered_octets":0,"table":0}` + "\n"
+	if string(b) != want {
+		t.Errorf("got:\n%swant:\n%s", b, want)
+	}
 }

@@ -490,7 +490,7 @@ func TestGiven(t *testing.T) {
 	if _, err := table.Explain("www.example.com", "A", netip.MustParsePrefix("203.0.113.7/32")); err != nil {
 		t.Fatal(err)
 	}
-	want := []Given{{"eu", "fra", "fra", "web", 7}, {"eu", "ams", "ams", "web", 5}, {"www.example.com", "fallback", "", "web", 3}}
+	want := []Given{{"eu", "fra", "fra", "web", 7}, {"eu", "ams", "ams", "web", 5}, {"www.example.com", "fallback", "", "", 3}}
 	if got := table.Given(); !slices.Equal(got, want) {
 		t.Errorf("got %v; want %v", got, want)
 	}

@@ -2,6 +2,7 @@ package dnsfallback
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -54,8 +55,8 @@ func TestTopology(t *testing.T) {
 			t.Errorf("%q, %s: got %s; want %s", c.state, c.client, got, c.want)
 		}
 		block, _ := netip.MustParsePrefix(c.client).Addr().Prefix(int(scope))
-		if scope < c.scope {
-			t.Errorf("%q, %s: the scope is %v, which is too wide", c.state, c.client, block)
+		if scope != c.scope {
+			t.Errorf("%q, %s: the scope is %v; want /%d", c.state, c.client, block, c.scope)
 		}
 		// Everyone in the network that the answer is said to be for gets it.
 		a := block.Addr()
@@ -81,6 +82,58 @@ func TestTopology(t *testing.T) {
 	}
 	e, err := k.table.Explain("www.example.com", "A", netip.MustParsePrefix("10.8.9.0/24"))
 	golden(t, "explain.txt", fmt.Sprintf("%v\n%s\n%s\n%v\n%s\n", err, strings.Join(e.Branch, "\n"), strings.Join(e.Records, "\n"), e.Network, e.Rcode))
+}
+
+// TestScopeOfNestedPools: the scope is that of all the decisions on the way, be the
+// outer or the inner one the finer: whoever is in it gets the same answer.
+func TestScopeOfNestedPools(t *testing.T) {
+	m, err := readNetworks([]byte("10.1.0.0/16 fra\n10.1.128.0/24 ams\n10.2.0.0/16 ams\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := readDatabase(testDatabase(t, map[string]mmdbtype.Map{"10.0.0.0/8": country("DE", "EU", 50, 8), "11.0.0.0/8": country("US", "NA", 39, -77)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps := &Maps{all: []*Map{m, db}}
+	topology := []string{"topology", "priority"}
+	fine, coarse := sites("fra", "ams"), sites("fra", "ams")
+	fine[0].Serves, fine[1].Serves = []string{"region:fra"}, []string{"region:ams"}
+	coarse[0].Serves, coarse[1].Serves = []string{"continent:EU"}, []string{"continent:NA"}
+	inner := func(members []Member, method ...string) Pool {
+		return Pool{Name: "in", Choice: Choice{Service: "web", Methods: method, Members: members}}
+	}
+	rest := Member{Name: "rest", Addresses: at(9)}
+	for _, c := range []struct {
+		name, client string
+		pool         Pool
+		outer        []Member
+		want         string
+		scope        uint8
+	}{
+		{"the inner is finer", "10.1.2.0/24", inner(fine, topology...), []Member{{Pool: "in", Serves: []string{"continent:EU"}}, rest}, "192.0.2.1", 17},
+		{"and finer still", "10.1.128.0/24", inner(fine, topology...), []Member{{Pool: "in", Serves: []string{"continent:EU"}}, rest}, "192.0.2.2", 24},
+		{"the inner is not asked", "11.7.7.0/24", inner(fine, topology...), []Member{{Pool: "in", Serves: []string{"continent:EU"}}, {Name: "rest", Addresses: at(9), Serves: []string{"continent:NA"}}}, "192.0.2.9", 8},
+		{"the outer is finer", "10.1.2.0/24", inner(coarse, topology...), []Member{{Pool: "in", Serves: []string{"region:fra"}}, rest}, "192.0.2.1", 17},
+		{"a hash over one member tells nobody apart", "11.7.7.128/25", inner(sites("fra"), "hash"), []Member{{Pool: "in", Serves: []string{"continent:NA"}}, rest}, "192.0.2.1", 8},
+	} {
+		p := steeredPolicy(t, Choice{Service: "web", Methods: topology, Members: c.outer}, c.pool)
+		k := newAsker(t, p.Table(1, maps, state("")))
+		got, scope, _ := k.once("www.example.com", "A", c.client)
+		if got != c.want || scope != c.scope {
+			t.Errorf("%s: %s has %s for /%d; want %s for /%d", c.name, c.client, got, scope, c.want, c.scope)
+		}
+		block, _ := netip.MustParsePrefix(c.client).Addr().Prefix(int(scope))
+		first := block.Addr().As4()
+		for i := range 2000 { // all over the network that the answer is said to be for
+			n := binary.BigEndian.Uint32(first[:]) + uint32(uint64(i)<<(32-int(scope))/2000)
+			var a [4]byte
+			binary.BigEndian.PutUint32(a[:], n)
+			if other, _, _ := k.once("www.example.com", "A", netip.PrefixFrom(netip.AddrFrom4(a), 32).String()); other != got {
+				t.Fatalf("%s: %s is said to be for %v, and %v is answered %s", c.name, got, block, netip.AddrFrom4(a), other)
+			}
+		}
+	}
 }
 
 // TestSubnetsThatSayNothing: a client subnet of no length, of a network that is not

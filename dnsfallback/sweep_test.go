@@ -71,3 +71,43 @@ func TestSweep(t *testing.T) {
 		}
 	}
 }
+
+// TestSweepByAnother asks with kdig, which reads options with another codec and
+// judges what dig does not: over both transports, each thing that it can say itself.
+func TestSweepByAnother(t *testing.T) {
+	kdig := program(t, "kdig")
+	v, _ := serve(t, mustPolicy(t, exampleZones()).Table(1, nil, FleetState{}))
+	at := v.Addresses()[0]
+	for _, c := range []struct {
+		args string
+		want []string
+	}{
+		{"soa example.com", []string{"status: NOERROR", "Flags: qr aa;", `SOA\s+ns1`}},
+		{"+edns=0 +nsid +dnssec www.example.com", []string{"Version: 0; flags: do; UDP size: 1232", `NSID: 6672612D31 "fra-1"`, "ANSWER: 2;"}},
+		{"+edns=1 www.example.com", []string{"BADVERS", "Version: 0;", "ANSWER: 0;"}},
+		{"+subnet=203.0.113.0/24 www.example.com", []string{"CLIENT-SUBNET: 203.0.113.0/24/0"}},
+		{"+subnet=2001:db8::/56 www.example.com", []string{"CLIENT-SUBNET: 2001:db8::/56/0"}},
+		{"+cookie=0102030405060708 www.example.com", []string{"COOKIE: 010203040506070801000000", "status: NOERROR"}},
+		{"any www.example.com", []string{"HINFO\\s+\"RFC8482\" \"\"", "ANSWER: 1;"}},
+		{"b.c.example.com", []string{"status: NOERROR", "ANSWER: 0; AUTHORITY: 1"}},
+		{"no.example.com", []string{"status: NXDOMAIN", "AUTHORITY: 1"}},
+		{"x.sub.example.com", []string{"Flags: qr;", "AUTHORITY: 2; ADDITIONAL: 3"}},
+		{"+edns a example.org", []string{"status: REFUSED", "EDE: 20"}},
+	} {
+		for _, transport := range []string{"+notcp +ignore", "+tcp"} {
+			argv := append([]string{"@" + at.Addr().String(), "-p", strconv.Itoa(int(at.Port())), "+norec", "+retry=0", "+time=10"}, strings.Fields(transport+" "+c.args)...)
+			out, err := exec.Command(kdig, argv...).CombinedOutput()
+			if err != nil {
+				t.Errorf("kdig %s %s: %v", transport, c.args, err)
+			}
+			for _, w := range c.want {
+				if !regexp.MustCompile(w).Match(out) {
+					t.Errorf("kdig %s %s has no %q:\n%s", transport, c.args, w, out)
+				}
+			}
+			if regexp.MustCompile("(?i)warning|malformed").Match(out) {
+				t.Errorf("kdig %s %s:\n%s", transport, c.args, out)
+			}
+		}
+	}
+}

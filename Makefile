@@ -16,7 +16,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # The daemons and tools that the tests drive, by their Debian 12 names.
 PACKAGES := frr bird2 openbgpd exabgp nftables iproute2 tcpdump tshark prometheus systemd procps curl spin gcc libc6-dev \
-  knot knot-dnsutils nsd gdnsd unbound bind9-dnsutils bind9-utils dnsviz
+  knot knot-dnsutils nsd gdnsd unbound bind9-dnsutils bind9-utils dnsviz validns
 
 # Properties are drawn from one seed here, so that two runs of one commit say the same; `make hunt` draws new ones.
 test race: export RAPID_SEED ?= 1

@@ -316,9 +316,19 @@ func TestZoneFileIsLegal(t *testing.T) {
 		}
 		file := filepath.Join(dir, z.Name)
 		write(t, file, out.String())
+		// validns is older than these types, and takes no asterisk inside a name.
+		var known []string
+		for l := range strings.Lines(out.String()) {
+			if f := strings.Fields(l); len(f) < 4 || !slices.Contains([]string{"CAA", "HTTPS"}, f[3]) && f[2] != "CLASS1" && !strings.Contains(strings.TrimPrefix(f[0], "*."), "*") {
+				known = append(known, l)
+			}
+		}
+		older := file + ".older"
+		write(t, older, strings.Join(known, ""))
 		for _, argv := range [][]string{
 			{program(t, "named-checkzone"), "-i", "local", "-k", "ignore", z.Name, file},
 			{program(t, "nsd-checkzone"), z.Name, file},
+			{program(t, "validns"), "-z", z.Name, older},
 		} {
 			if said, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
 				t.Errorf("%s of %s: %v\n%s\n%s", filepath.Base(argv[0]), z.Name, err, said, out.String())

@@ -111,6 +111,7 @@ func (s *Site) ask(now Now, wake *deadline) {
 		a := s.wants(u)
 		if a == steadycast.NoAction {
 			u.told = a
+			s.letGo(u)
 			continue
 		}
 		why, until := s.blocked(u, a)
@@ -129,6 +130,14 @@ func (s *Site) ask(now Now, wake *deadline) {
 	if first != nil {
 		s.request(now, first, action, prefixes)
 		wake.by(s.asked.next)
+	}
+}
+
+// letGo ends a refusal to leave once the unit is well: it answered that failure, and
+// the next one is asked about at once, whenever the guard would have been asked again.
+func (s *Site) letGo(u *unit) {
+	if u.retryOf == steadycast.Withdraw && s.wantIn(u) {
+		u.retryAt, u.guard, u.refused = 0, "", ""
 	}
 }
 

@@ -31,6 +31,14 @@ const (
 	EventPath     EventKind = "path"     // a site's routes go another way
 )
 
+// EventKinds are all kinds, in the order in which they stand above.
+func EventKinds() []EventKind {
+	return []EventKind{
+		EventVerdict, EventRequest, EventPermit, EventRefused, EventRoute, EventProof, EventOrder, EventFreeze, EventPeer,
+		EventVIP, EventConfig, EventAlarm, EventRecovery, EventDecision, EventPlan, EventOperator, EventNames, EventShare, EventPath,
+	}
+}
+
 // Event is one transition, with its reason. At is set by the shell.
 type Event struct {
 	ID   uint64    `json:"id,omitempty"`

@@ -45,7 +45,11 @@ func (s *state) apply(e Entry, rehearsed bool) Reply {
 	a.callPlans()
 	a.goPlans()
 	if r := a.reply.Refused; r != nil && e.Signed != nil && r.Guard != AuthorityGuard {
-		a.event(steadycast.Event{Kind: steadycast.EventRefused, Actor: e.Actor, Guard: r.Guard, From: a.wish.String(), Reason: r.Text})
+		of := a.wish.of()
+		a.event(steadycast.Event{
+			Kind: steadycast.EventRefused, Site: of.Site, Node: of.Node, Prefix: of.Prefix,
+			Actor: e.Actor, Guard: r.Guard, From: a.wish.String(), Reason: r.Text,
+		})
 	}
 	a.note()
 	a.reply.Fence, a.reply.Invalid = s.Fence, invalid

@@ -25,7 +25,11 @@ func (q *asking) breakerGuard() verdictOf {
 	f := q.broken(p)
 	switch {
 	case f == nil:
-		return pass("%d of %d sites in trouble within %s; more than %d would trip it", troubled, n, q.Table.Guards.BreakerWindow, limit)
+		trips := fmt.Sprintf("more than %d would trip it", limit)
+		if least := q.breakerShared(p); least > 0 {
+			trips += fmt.Sprintf(", or %d in different groups with one cause", least)
+		}
+		return pass("%d of %d sites in trouble within %s; %s", troubled, n, q.Table.Guards.BreakerWindow, trips)
 	case q.action == steadycast.Return && q.pardoned() == sparesAll:
 		return pass("tripped, but a person ordered it back")
 	case q.action == steadycast.Return && (q.restoring() || q.underFloor()):
@@ -40,6 +44,20 @@ func (q *asking) breakerGuard() verdictOf {
 // breakerLimit is how many of n sites may be in trouble at once.
 func (s *state) breakerLimit(n int) int {
 	return max(s.Table.Guards.BreakerSites, n*s.Table.Guards.BreakerPercent/100)
+}
+
+// breakerShared is how few sites of p that share one cause trip the breaker
+// although no more than [state.breakerLimit] are in trouble; 0 where so few never
+// do: the limit is lower, or all sites are of one group.
+func (s *state) breakerShared(p netip.Prefix) int {
+	members := s.of(p).members
+	n := len(members)
+	least := max(2, n*s.Table.Guards.BreakerPercent/100+1)
+	apart := slices.ContainsFunc(members, func(m int) bool { return s.index.units[m].group != s.index.units[members[0]].group })
+	if !apart || least > s.breakerLimit(n) {
+		return 0
+	}
+	return least
 }
 
 // broken finds the breaker's freeze of p.

@@ -24,9 +24,12 @@ func TestHistory(t *testing.T) {
 			t.Errorf("a reason of %d bytes is kept", len(e.Reason))
 		}
 	}
-	want := "config ann ;permit  ams;permit  fra;permit  lon;order joe fra;refused joe ;freeze joe "
+	want := "config ann ;permit  ams;permit  fra;permit  lon;order joe fra;refused joe ams;freeze joe "
 	if text := strings.Join(got, ";"); text != want {
 		t.Errorf("remembered %s\nwant       %s", text, want)
+	}
+	if no := s.f.History()[5].Event; no.From != "withdraw ams" || no.Site != "ams" {
+		t.Errorf("a refusal is of %q, and says %q", no.Site, no.From)
 	}
 	for range 2 * pastKept {
 		s.play("as joe freeze: again")

@@ -145,9 +145,11 @@ type PrefixView struct {
 	// site alone, which only its own budget bounds.
 	FleetUsed  int `json:"fleet_used"`
 	FleetLimit int `json:"fleet_limit"`
-	// Troubled of BreakerLimit sites in trouble within the window.
-	Troubled     int `json:"troubled"`
-	BreakerLimit int `json:"breaker_limit"`
+	// Troubled sites are in trouble within the window: more than BreakerLimit trip the
+	// breaker, or BreakerShared of different groups with one cause, where that is not 0.
+	Troubled      int `json:"troubled"`
+	BreakerLimit  int `json:"breaker_limit"`
+	BreakerShared int `json:"breaker_shared,omitempty"`
 }
 
 // view builds the committed state anew.
@@ -200,7 +202,7 @@ func (s *state) view() View {
 		v.Prefixes = append(v.Prefixes, PrefixView{
 			Prefix: x.Prefix, Sites: sites, Floor: of.floor, HealthyFloor: of.healthyFloor,
 			FleetUsed: used, FleetLimit: limit,
-			Troubled: len(s.troubled(x.Prefix)), BreakerLimit: s.breakerLimit(sites),
+			Troubled: len(s.troubled(x.Prefix)), BreakerLimit: s.breakerLimit(sites), BreakerShared: s.breakerShared(x.Prefix),
 		})
 	}
 	return v

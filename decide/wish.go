@@ -140,6 +140,25 @@ func (w Wish) String() string {
 	return text
 }
 
+// of is the site, the node and the prefix that the wish is about, where it is about
+// one; nothing of them for a wish about the fleet.
+func (w Wish) of() (s Scope) {
+	switch {
+	case w.Order != nil:
+		s.Site, s.Node = w.Order.Site, w.Order.Node
+		if len(w.Order.Prefixes) == 1 {
+			s.Prefix = w.Order.Prefixes[0]
+		}
+	case w.Scope != nil:
+		s = *w.Scope
+	case w.Share != nil:
+		s.Site = w.Share.Site
+	case w.Divert != nil:
+		s.Site = w.Divert.Site
+	}
+	return s
+}
+
 // Into puts what is wished into an entry, as it is rehearsed without a signature,
 // and as a ledger without operators takes it.
 func (w Wish) Into(e *Entry) {

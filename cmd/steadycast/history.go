@@ -87,7 +87,7 @@ func pastText(e *steadycast.Event) string {
 	text := string(e.Kind)
 	switch {
 	case e.Kind == steadycast.EventRefused:
-		text = "refused by " + e.Guard + ": " + e.From
+		return "refused by " + e.Guard + ": " + e.From // which names what it is about
 	case e.From != "" && e.To != "":
 		text += " " + e.From + " → " + e.To
 	case e.To != "":

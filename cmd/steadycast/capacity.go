@@ -48,8 +48,8 @@ reports none, they are the table's; --load FILE has lines of SITE LOAD instead.`
 				}
 			}
 			for _, w := range without {
-				if !slices.Contains(table.Announcers(), w) {
-					return &exitError{code: exitNotFound, err: fmt.Errorf("no site %s announces; known: %s", w, strings.Join(table.Announcers(), ", "))}
+				if err := mustAnnounce(&table, w); err != nil {
+					return err
 				}
 			}
 			page := capacityPage{Without: without, Red: table.Guards.CapacityRed, Sites: table.Burdens(now.loads, announcing, without), Movable: []movable{}}
@@ -68,6 +68,15 @@ reports none, they are the table's; --load FILE has lines of SITE LOAD instead.`
 	cmd.Flags().StringVar(&load, "load", "", "current, table, or a file with lines of SITE LOAD")
 	cmd.Flags().StringSliceVar(&without, "without", nil, "as if this site were gone; may be given again")
 	return cmd
+}
+
+// mustAnnounce refuses a site that the table lets announce nothing.
+func mustAnnounce(t *decide.Table, site string) error {
+	known := t.Announcers()
+	if slices.Contains(known, site) {
+		return nil
+	}
+	return &exitError{code: exitNotFound, err: fmt.Errorf("no site %s announces; known: %s", site, strings.Join(known, ", "))}
 }
 
 // capacityPage is the answer of `steadycast capacity`.

@@ -75,6 +75,9 @@ floor is kept:
 					o.Sites = max(sites, s.Sites)
 				}
 			}
+			if err := o.Check(); err != nil {
+				return usageError(err)
+			}
 			if verbose {
 				o.Log = slog.New(slog.NewTextHandler(c.err, nil))
 			}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/steadycast/steadycast/internal/api"
 )
@@ -85,8 +86,6 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 refused by a guard,
 		SilenceUsage:       true,
 		SilenceErrors:      true,
 		DisableSuggestions: true,
-		// explainUsage asks for suggestions itself: two letters may differ.
-		SuggestionsMinimumDistance: 2,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.settle(); err != nil {
 				return usageError(err)
@@ -106,6 +105,9 @@ Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 refused by a guard,
 	root.SetCompletionCommandGroupID(groupConfigure)
 	c.flags(root.PersistentFlags())
 	root.AddCommand(commands(c)...)
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	strictHelp(root)
 	strictParents(root)
 	return root
 }
@@ -116,11 +118,29 @@ func strictParents(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		strictParents(sub)
 	}
+	cmd.SuggestionsMinimumDistance = 2 // explainUsage asks for suggestions itself: two letters may differ
 	if !cmd.HasParent() || !cmd.HasSubCommands() || cmd.Runnable() {
 		return
 	}
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// strictHelp has help refuse a word that is no command: by itself it says so, and
+// ends well.
+func strictHelp(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		if cmd.Name() != "help" {
+			continue
+		}
+		cmd.Args = func(_ *cobra.Command, words []string) error {
+			of, rest, err := root.Find(words)
+			if err == nil && len(rest) > 0 && of.HasSubCommands() {
+				err = cobra.NoArgs(of, rest)
+			}
+			return err
+		}
+	}
 }
 
 // explainUsage makes one sentence of a mistake in the command line.
@@ -144,10 +164,60 @@ func (c *cli) explainUsage(root *cobra.Command, args []string, err error) error 
 		cmd = root
 	}
 	text := strings.TrimSuffix(err.Error(), ".")
-	if strings.Contains(text, "arg(s)") { // counts alone do not say which
-		text += ". Write: " + cmd.UseLine()
+	var value *pflag.InvalidValueError
+	var absent *pflag.NotExistError
+	switch {
+	case errors.As(err, &value):
+		text = misread(value)
+	case errors.As(err, &absent) && absent.GetSpecifiedShortnames() == "":
+		if near := nearFlags(cmd, absent.GetSpecifiedName()); len(near) > 0 {
+			return fmt.Errorf("%s; did you mean %s?", text, strings.Join(near, " or "))
+		}
+	case strings.HasPrefix(text, "unknown command "):
+		word, _, _ := strings.Cut(strings.TrimPrefix(text, `unknown command "`), `"`)
+		if near := cmd.SuggestionsFor(word); len(near) > 0 {
+			return fmt.Errorf("unknown command %q; did you mean %s?", word, strings.Join(near, " or "))
+		}
+	case strings.Contains(text, "arg(s)"): // counts alone do not say which
+		n := cmd.Flags().NArg()
+		text = fmt.Sprintf("%d arguments are not what it takes. Write: %s", n, cmd.UseLine())
+		if n == 1 {
+			text = "1 argument is not what it takes. Write: " + cmd.UseLine()
+		}
 	}
 	return fmt.Errorf("%s. Next: %s --help", text, cmd.CommandPath())
+}
+
+// misread says what a flag takes, where the parser of numbers would speak of itself.
+func misread(e *pflag.InvalidValueError) string {
+	f, why := e.GetFlag(), fmt.Sprint(errors.Unwrap(e))
+	if !strings.HasPrefix(why, "strconv.") && !strings.HasPrefix(why, "time: ") {
+		return fmt.Sprintf("--%s: %s", f.Name, why)
+	}
+	what := "true or false"
+	switch f.Value.Type() {
+	case "int", "uint", "int64", "uint64":
+		what = "a whole number"
+	case "float64":
+		what = "a number"
+	case "duration":
+		what = "a duration, as 90s or 2h"
+	}
+	return fmt.Sprintf("--%s: %q is not %s", f.Name, e.GetValue(), what)
+}
+
+// nearFlags are the flags of a command that a mistyped one may have meant.
+func nearFlags(cmd *cobra.Command, word string) (near []string) {
+	names := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	for _, name := range names.SuggestionsFor(word) {
+		near = append(near, "--"+name)
+	}
+	return near
 }
 
 // cost is what passing a guard means, without the command that does it: that
@@ -189,6 +259,9 @@ func (c *cli) complaint(err error) string {
 			}
 			text += "; is the " + who + " running? Another socket is given with --socket"
 		}
+	}
+	if why, next, ok := strings.Cut(text, "Next: steadycast "); ok && !strings.HasPrefix(next, "--socket ") {
+		text = why + "Next: " + c.command("steadycast "+next)
 	}
 	lines := strings.Split(text, "\n")
 	for i, l := range lines {

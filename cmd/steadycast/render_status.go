@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/steadycast/steadycast/decide"
 	"github.com/steadycast/steadycast/internal/api"
 )
 
@@ -147,7 +148,7 @@ func guardsLine(st *api.Status) string {
 	parts := []string{floor}
 	if p.Sites > 1 {
 		parts = append(parts, fmt.Sprintf("withdrawals %d of %d used", p.FleetUsed, p.FleetLimit),
-			fmt.Sprintf("in trouble %d, breaker at %d", p.Troubled, p.BreakerLimit))
+			fmt.Sprintf("in trouble %d, breaker %s", p.Troubled, breakerAt(&p)))
 	} else {
 		parts = append(parts, siteBudget(st, p.Prefix))
 	}
@@ -223,4 +224,14 @@ func siteBudget(st *api.Status, p netip.Prefix) string {
 		}
 	}
 	return "automatic withdrawals unknown"
+}
+
+// breakerAt is how many sites in trouble trip the breaker of a prefix: "at 3, or at 2
+// with one cause".
+func breakerAt(p *decide.PrefixView) string {
+	at := fmt.Sprintf("at %d", p.BreakerLimit+1)
+	if p.BreakerShared > 0 {
+		at += fmt.Sprintf(", or at %d with one cause", p.BreakerShared)
+	}
+	return at
 }

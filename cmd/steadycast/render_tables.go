@@ -272,6 +272,9 @@ func renderEvent(s style, e *steadycast.Event) string {
 // eventText is the time and the kind, and the rest.
 func eventText(s style, e *steadycast.Event) (head, text string) {
 	where := strings.Join(nonEmpty(decide.Scope{Site: e.Site, Node: e.Node}.Target(), prefixText(e.Prefix), e.Service, e.Peer), " ")
+	if where == "" && e.Kind == steadycast.EventFreeze {
+		where = "everything"
+	}
 	var what []string
 	if e.From != "" || e.To != "" {
 		what = append(what, strings.TrimSpace(e.From+" → "+e.To))

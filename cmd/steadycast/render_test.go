@@ -332,3 +332,15 @@ func TestSitesGone(t *testing.T) {
 		}
 	}
 }
+
+// TestBreakerAt: the breaker trips above its limit, or at fewer with one cause.
+func TestBreakerAt(t *testing.T) {
+	for want, p := range map[string]decide.PrefixView{
+		"at 3":                         {BreakerLimit: 2},
+		"at 3, or at 2 with one cause": {BreakerLimit: 2, BreakerShared: 2},
+	} {
+		if got := breakerAt(&p); got != want {
+			t.Errorf("%+v: %s; want %s", p, got, want)
+		}
+	}
+}

@@ -69,8 +69,8 @@ func renderWhy(s style, w *api.Why) string {
 	}
 	s.labelled(&b, "Ledger", plain, committedText(&w.Committed))
 	if p := w.Prefix; p.Sites > 1 {
-		s.labelled(&b, "Prefix", plain, fmt.Sprintf("floor %d of %d sites, healthy floor %d; withdrawals %d of %d used; %d in trouble, breaker at %d",
-			p.Floor, p.Sites, p.HealthyFloor, p.FleetUsed, p.FleetLimit, p.Troubled, p.BreakerLimit))
+		s.labelled(&b, "Prefix", plain, fmt.Sprintf("floor %d of %d sites, healthy floor %d; withdrawals %d of %d used; %d in trouble, breaker %s",
+			p.Floor, p.Sites, p.HealthyFloor, p.FleetUsed, p.FleetLimit, p.Troubled, breakerAt(&p)))
 	} else {
 		s.labelled(&b, "Prefix", plain, "announced from here alone, as far as this ledger knows: no floor, no breaker")
 	}

@@ -24,6 +24,7 @@ func sampleEvents() []steadycast.Event {
 		{ID: 104, At: at.Add(time.Second), Kind: steadycast.EventRoute, Site: "fra", Prefix: p, From: "normal", To: "depreferred"},
 		{ID: 105, At: at.Add(time.Second), Kind: steadycast.EventProof, Site: "fra", Prefix: p, Peer: "tor1", Reason: "acknowledged after 0.4ms"},
 		{ID: 106, At: at.Add(2 * time.Second), Kind: steadycast.EventOrder, Site: "gru", Actor: "maria (uid 1003)", To: "drain", Reason: "rack swap, CHG-4411"},
+		{ID: 107, At: at.Add(2 * time.Second), Kind: steadycast.EventFreeze, Actor: "maria (uid 1003)", To: "frozen", Reason: "maintenance of the backbone"},
 	}
 }
 

@@ -24,6 +24,11 @@ func (c *cli) suppose(ctx context.Context, s supposition) error {
 	if err != nil {
 		return err
 	}
+	for _, site := range s.fail {
+		if err := mustAnnounce(&now.table, site); err != nil {
+			return err
+		}
+	}
 	class := steadycast.Hard
 	if s.soft {
 		class = steadycast.Soft

@@ -225,6 +225,8 @@ func TestRequests(t *testing.T) {
 		{"GET", "/v1/checks?service=mail", "", 404, `no service \"mail\"; services: web, dns`, ""},
 		{"GET", "/v1/nothing", "", 404, "no GET /v1/nothing here", ""},
 		{"POST", "/v1/status", "", 404, "no POST /v1/status here", ""},
+		{"GET", "/v1/events?site=nope", "", 404, `no site \"nope\"; sites: ams, fra`, ""},
+		{"GET", "/v1/events?kind=foo", "", 400, `kind: \"foo\"; allowed: verdict, request, `, ""},
 		{"GET", "/v1/events?after=x", "", 400, "is not an event's id", ""},
 
 		{"POST", "/v1/orders", `{"kind":"withdraw","site":"fra","reason":"test","for":"2h","force":true,"prefixes":["192.0.2.0/24"]}`, 200, "the order ends by itself after 2h",

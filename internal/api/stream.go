@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,22 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		fail(w, err)
 		return
+	}
+	if site := q.Get("site"); site != "" {
+		if err := s.snapshot().checkScope(site); err != nil {
+			fail(w, err)
+			return
+		}
+	}
+	if kind := q.Get("kind"); kind != "" {
+		var kinds []string
+		for _, k := range steadycast.EventKinds() {
+			kinds = append(kinds, string(k))
+		}
+		if !slices.Contains(kinds, kind) {
+			fail(w, usage("kind: %q; allowed: %s", kind, strings.Join(kinds, ", ")))
+			return
+		}
 	}
 	follow := q.Get("follow")
 	if follow != "" && follow != "true" && follow != "false" {

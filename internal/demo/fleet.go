@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,8 +113,9 @@ func Run(ctx context.Context, o Options) error {
 	})
 }
 
-// with starts the fleet, does something with it once it is complete, and ends it.
-func with(ctx context.Context, o Options, then func(context.Context, *fleet) error) (err error) {
+// Check says what of the options no fleet can be made of, in the words of the
+// command line; nil if nothing.
+func (o *Options) Check() error {
 	if o.Sites < 1 || o.Sites > maxSites {
 		return fmt.Errorf("--sites %d: allowed are 1…%d", o.Sites, maxSites)
 	}
@@ -123,14 +125,8 @@ func with(ctx context.Context, o Options, then func(context.Context, *fleet) err
 	if o.Scenario != nil && o.Sites < o.Scenario.Sites {
 		return fmt.Errorf("--sites %d: the scenario %s needs %d or more, so that enough others look on", o.Sites, o.Scenario.Name, o.Scenario.Sites)
 	}
-	least := 1
-	if o.Scenario != nil {
-		least = max(o.Scenario.nodes, 1)
-	}
-	if o.Nodes == 0 {
-		o.Nodes = least
-	}
-	switch {
+	switch least := o.leastNodes(); {
+	case o.Nodes == 0:
 	case o.Nodes < 1 || o.Nodes > maxNodes:
 		return fmt.Errorf("--nodes %d: allowed are 1…%d", o.Nodes, maxNodes)
 	case o.Nodes < least:
@@ -138,6 +134,23 @@ func with(ctx context.Context, o Options, then func(context.Context, *fleet) err
 	case o.Nodes > 1 && o.Sites == 1:
 		return fmt.Errorf("--nodes %d: a site alone has one node, since its nodes share a place in a ledger; use --sites 2 or more", o.Nodes)
 	}
+	return nil
+}
+
+// leastNodes is how many nodes each site needs, and has unless told otherwise.
+func (o *Options) leastNodes() int {
+	if o.Scenario == nil {
+		return 1
+	}
+	return max(o.Scenario.nodes, 1)
+}
+
+// with starts the fleet, does something with it once it is complete, and ends it.
+func with(ctx context.Context, o Options, then func(context.Context, *fleet) error) (err error) {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	o.Nodes = cmp.Or(o.Nodes, o.leastNodes())
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

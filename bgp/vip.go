@@ -50,6 +50,7 @@ type VIPs struct {
 
 	// Owned by run.
 	view    vipView
+	unread  bool                // the newest reading failed
 	present map[netip.Addr]bool // wanted addresses that were there at the last reading
 	said    map[string]string   // the newest line logged per subject, so that each is said once
 }
@@ -182,6 +183,10 @@ func normalize(want []netip.Prefix) []netip.Prefix {
 	return slices.CompactFunc(ps, func(a, b netip.Prefix) bool { return a.Addr() == b.Addr() })
 }
 
+// readAgain is how long after a reading that failed there is another: the report that
+// called for it does not come twice.
+const readAgain = 100 * time.Millisecond
+
 func (v *VIPs) run() {
 	defer v.kernel.close()
 	whole := time.NewTicker(v.settings.Reconcile)
@@ -189,10 +194,17 @@ func (v *VIPs) run() {
 	// After a reading that took t, reports wait 4t, so that a host whose
 	// addresses churn cannot take more than a fifth of a core.
 	wake, rest := v.wake, (<-chan time.Time)(nil)
+	var again <-chan time.Time // when a reading that failed is repeated
 	for {
+		if v.unread && again == nil {
+			again = time.After(readAgain)
+		}
 		select {
 		case <-v.closed:
 			return
+		case <-again:
+			again = nil
+			_ = v.reconcile()
 		case c := <-v.commands:
 			c.done <- v.take(c)
 		case <-whole.C:
@@ -252,6 +264,7 @@ func (v *VIPs) reconcile() error {
 }
 
 func (v *VIPs) read() error {
+	v.unread = true
 	links, err := v.kernel.links()
 	if err != nil {
 		return err
@@ -261,6 +274,7 @@ func (v *VIPs) read() error {
 		return err
 	}
 	v.view.Links, v.view.Addrs = links, addrs
+	v.unread = false
 	return nil
 }
 

@@ -319,6 +319,34 @@ func TestVIPsOverflow(t *testing.T) {
 	v.until(four, "absent", func(r steadycast.VIP) bool { return !r.Present })
 }
 
+// TestVIPsReadAgain: addresses come and go so fast that a reading does not end before
+// there is another change. What was removed meanwhile is found when that is over, and
+// not only at the next whole reading.
+func TestVIPsReadAgain(t *testing.T) {
+	h := newHost(t)
+	v := h.vips(VIPSettings{Reconcile: time.Hour})
+	v.mustSet(four)
+	batch := func(lines string) {
+		t.Helper()
+		cmd := exec.Command("ip", "-batch", "-")
+		cmd.Stdin = strings.NewReader(lines)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	var many, churn strings.Builder
+	for i := range 3000 { // a reading takes long
+		fmt.Fprintf(&many, "address add 10.%d.%d.1/32 dev lo\n", i/250, i%250)
+	}
+	fmt.Fprintf(&churn, "address del %s dev lo\n", four)
+	for range 3000 {
+		fmt.Fprintf(&churn, "address add 10.200.0.1/32 dev lo\naddress del 10.200.0.1/32 dev lo\n")
+	}
+	batch(many.String())
+	batch(churn.String())
+	v.until(four, "absent", func(r steadycast.VIP) bool { return !r.Present })
+}
+
 // TestVIPsSubscribeAgain: the subscription ends altogether.
 func TestVIPsSubscribeAgain(t *testing.T) {
 	h := newHost(t)

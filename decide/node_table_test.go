@@ -40,9 +40,7 @@ func TestTableKeepsNodes(t *testing.T) {
 			t.Parallel()
 			c := newCamp(t, 3, 2, "")
 			if x.ordered != "" {
-				if r := c.orderNode(steadycast.Order{Kind: steadycast.OrderWithdraw, Site: "ams", Node: x.ordered, Actor: "ann", Reason: "why not"}); r.Refused != nil {
-					t.Fatal(r.Refused)
-				}
+				c.withdrawn("ams", x.ordered)
 			}
 			next := c.table.WithDefaults()
 			next.Revision = 2
@@ -115,9 +113,7 @@ func TestTableWaitsForEveryNode(t *testing.T) {
 			t.Parallel()
 			c := newCamp(t, 3, 1, "")
 			if x.ordered != "" {
-				if r := c.orderNode(steadycast.Order{Kind: steadycast.OrderWithdraw, Site: "ams", Node: x.ordered, Actor: "ann", Reason: "why not"}); r.Refused != nil {
-					t.Fatal(r.Refused)
-				}
+				c.withdrawn("ams", x.ordered)
 			}
 			next := c.table.WithDefaults()
 			next.Revision = 2
@@ -202,5 +198,13 @@ func TestUndrainOfASiteNamesItsNodes(t *testing.T) {
 	c.orderNode(steadycast.Order{Kind: steadycast.OrderAnnounce, Site: "ams", Actor: "ann", Reason: "why not"})
 	if len(c.fleet.s.NodeOrders) != 1 {
 		t.Errorf("an order of the site ended that of its node: %+v", c.fleet.s.NodeOrders)
+	}
+}
+
+// withdrawn orders a node out, which nothing refuses.
+func (c *camp) withdrawn(site, node string) {
+	c.t.Helper()
+	if r := c.orderNode(steadycast.Order{Kind: steadycast.OrderWithdraw, Site: site, Node: node, Actor: "ann", Reason: "why not"}); r.Refused != nil {
+		c.t.Fatalf("%v", r.Refused)
 	}
 }

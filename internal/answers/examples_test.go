@@ -312,15 +312,7 @@ func (e *example) table(p *played) (*dnsfallback.Table, Standing) {
 	for _, x := range ps {
 		p.t.Fatal(x)
 	}
-	v := p.f.View()
-	for i := range v.Units { // no route was ever there; names alone are the matter
-		v.Units[i].Phase = steadycast.In
-	}
-	if h := v.Names.Held; h != nil {
-		c := *h
-		c.Units = nil
-		v.Names.Held = &c
-	}
+	v := namesAlone(p.f)
 	news := News{For: p.silent}
 	if p.silent >= e.stale && p.silent > 0 {
 		news.Stale = "nothing was heard"

@@ -56,8 +56,19 @@ func (w *world) answer() string {
 	for _, x := range ps {
 		w.t.Fatal(x)
 	}
-	v := w.f.View()
-	for i := range v.Units { // no route was ever there; names alone are the matter
+	v := namesAlone(w.f)
+	e, err := p.Table(1, nil, State(&v, time.Unix(1_800_000_000, 0))).Explain("www.example.com.", "A", netip.MustParsePrefix("203.0.113.0/24"))
+	if err != nil || len(e.Records) != 1 {
+		w.t.Fatalf("%v: %v", e.Records, err)
+	}
+	return e.Records[0][len("www.example.com. 300 IN A "):]
+}
+
+// namesAlone is a fleet's view in which every route is there, since none ever was:
+// names alone are the matter.
+func namesAlone(f *decide.Fleet) decide.View {
+	v := f.View()
+	for i := range v.Units {
 		v.Units[i].Phase = steadycast.In
 	}
 	if h := v.Names.Held; h != nil {
@@ -65,11 +76,7 @@ func (w *world) answer() string {
 		c.Units = nil
 		v.Names.Held = &c
 	}
-	e, err := p.Table(1, nil, State(&v, time.Unix(1_800_000_000, 0))).Explain("www.example.com.", "A", netip.MustParsePrefix("203.0.113.0/24"))
-	if err != nil || len(e.Records) != 1 {
-		w.t.Fatalf("%v: %v", e.Records, err)
-	}
-	return e.Records[0][len("www.example.com. 300 IN A "):]
+	return v
 }
 
 // TestLadder walks the rungs: what moves answers on each, and what does not.
